@@ -1,1 +1,1 @@
-"""The checker: test that a model's next-word distributions are consistent and depend only on allowed inputs."""
+"""The checker tests that a model's next-word distributions are valid and depend only on inputs that they may use."""

@@ -1,4 +1,4 @@
-"""``nw.check``: test that a model's next-word distributions are consistent and depend only on allowed inputs."""
+"""``nw.check``: test that a model's next-word distributions are valid and use no input that they must not use."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ FEWER_LENGTHS = (1, 17)
 """Lengths in a quick check of a model without our head, which may be large; each needs two dozen passes or more."""
 
 SHORT_LENGTHS = (1, 6)
-"""Lengths in a quick check of a large model with our head, which is read token by token in every mode."""
+"""Lengths in a quick check of a large model with our head, which the check reads token by token in every mode."""
 
 _LARGE = 50_000_000
-"""Number of parameters from which a model counts as large: on two cores a pass takes seconds."""
+"""Number of parameters from which a model counts as large: one pass then takes seconds on two CPU cores."""
 
 PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *POSITIONS, *AUXILIARY)
 """All properties, in the order of the report."""
@@ -61,25 +61,25 @@ def check(
 ) -> CheckReport:
     """Check that a model's next-word distributions are valid and consistent, in every mode of its head.
 
-    They must sum to one, be finite, be the same for every way of querying them and with and without a KV cache, and not
-    depend on later tokens, other sequences or padding. For a conditioned model, they must depend on the auxiliary text
-    of their own sequence. ``docs/checker.md`` explains each row. Training mode and random state are restored.
+    Every distribution must be finite and sum to one. It must be the same for every way of querying it, with and without
+    a KV cache. It may not depend on later tokens, other sequences or padding. In a conditioned model, it must depend on
+    the auxiliary text of its own sequence. Training mode and random state are restored. Details: ``docs/checker.md``.
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other transformers model, with or
             without adapters; the folder, GGUF file or hub name of a model; or, with ``vocabulary``, any scorer.
-        texts_or_ids: Texts or token ids to check in addition to random tokens; for an encoder-decoder model each is
-            used as both source and target. For a conditioned model each gets a random auxiliary text.
-        tokenizer: Tokenizer of the texts, which is also tested for texts that it cannot distinguish; None for a
-            folder, which has its own.
+        texts_or_ids: Texts or token ids to check in addition to random tokens. An encoder-decoder model gets each text
+            as both source and target. A conditioned model gets a random auxiliary text with each.
+        tokenizer: Tokenizer of the texts. The check also tests whether it gives different texts the same tokens. None
+            for a folder, which has its own tokenizer.
         seed: Seed of the random tokens.
-        lengths: Lengths of the random texts. Default: 1, 6 and 17, plus 64 in a thorough check; in a quick check 1 and
-            17 for a model without our head, 1 and 6 for a large model with our head. Our heads are checked on batches
-            of three sequences per length.
-        max_length: Maximum tokens of given texts; longer ones are truncated.
-        vocabulary: Vocabulary size, if a scorer is given in place of a model: a function of prefixes, or an object
-            with more methods (``nextword.checking.audit.scorer.Scorer``).
-        effort: "quick", or "thorough" for longer texts and tests that need much memory.
+        lengths: Lengths of the random texts. None: 1, 6 and 17, and in a thorough check also 64. A quick check uses
+            only 1 and 17 for a model without our head, and only 1 and 6 for a large model with our head. A model with
+            our head is checked on a batch of three sequences for each length.
+        max_length: Maximum number of tokens of each given text; the check truncates longer texts.
+        vocabulary: Vocabulary size. Give it if ``model`` is a scorer: a function of prefixes, or an object with more
+            methods (``nextword.checking.audit.scorer.Scorer``).
+        effort: "quick", or "thorough" to check longer texts and run tests that need much memory.
 
     Returns:
         A report with one row per property; ``report.raise_if_failed()`` raises an exception for failures.
@@ -116,11 +116,11 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check`` with a progress function, called before each property with its name and the finished share."""
+    """``check`` with a progress function. Before each property it gets the property's name and the finished share."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
-    if damage is not None:  # no head makes numbers of them, so none is to be looked at
+    if damage is not None:  # no head can predict from NaN weights, so the report names the weights and no other cause
         why = f"{damage[0].upper()}{damage[1:]}."
         report = replace(report, rows=tuple(row if row.passed else replace(row, look_at=why) for row in report.rows))
     if wanted.tokenizer is None:
@@ -166,7 +166,7 @@ def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted, pro
 
 
 _ROOM = 4
-"""Number of positions to leave free for padding."""
+"""Number of positions that the random texts leave free for padding."""
 
 
 def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:
@@ -189,7 +189,7 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ch
             return one.row(None, tolerance, one.nothing), None
         worst, where = found.found.value, found.where
         if one.reruns and tolerance < worst < torch.inf:
-            # judged by what rounding does to the backbone itself, up to a limit that no rounding excuses
+            # allow what rounding changes in the backbone itself, up to a limit that rounding never explains
             bare = worst_of(one, [BackboneReader(model)], cases)
             rounding = 0.0 if bare is None else bare.found.value
             excused, limit = SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
@@ -202,21 +202,21 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ch
                 excused *= magnification(found.reader, found.case.batch)
             tolerance = min(tolerance + excused, limit)
             where += f"; the bare backbone deviates by {rounding:.3g}"
-    except Exception as fault:  # whatever a head raises is a finding about it, and the other rows still count
+    except Exception as fault:  # an exception of a head is a finding about this property; the other rows still count
         row = one.row(torch.inf, tolerance, "the call failed", fault)
         texts = tuple(tuple(ids.tolist()) for ids in cases[0].sample.rows)
         return row, Finding(one.fault, row.explain(), torch.inf, tolerance, texts, row.where)
     row = one.row(worst, tolerance, where)
     if row.passed:
         return row, None
-    # in steps every try takes as many passes as a text has tokens
+    # a text is not shortened for a property of the cache: every attempt would take one pass per token
     smallest = None if one.of_the_cache else shrunk(one, found, tolerance)
     return row, finding_of(one, found, tolerance, smallest)
 
 
 @contextmanager
 def _as_it_was(model: Any) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every module's training mode and torch's random state are restored."""
+    """Set evaluation mode in this block; afterwards restore each module's training mode and torch's random state."""
     training = {module: module.training for module in model.modules()}
     with torch.random.fork_rng():
         model.eval()
@@ -227,10 +227,10 @@ def _as_it_was(model: Any) -> Iterator[None]:
                 module.training = was
 
 
-# -- What a tokenizer loses: texts that are the same tokens, so that bits per byte count bytes that cost nothing.
+# -- What a tokenizer loses: if two texts have the same tokens, bits per byte counts bytes that cost no bits.
 
 ONLY_FOR = "bits per byte"
-"""The only measure that a tokenizer's loss of text affects; token probabilities are still correct."""
+"""The only measure that is wrong if a tokenizer loses text; token probabilities are still correct."""
 
 
 def _without_accents(text: str) -> str:
@@ -250,15 +250,15 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     """Test whether a tokenizer distinguishes texts that differ in white space, accents, emoji and so on.
 
-    A text that decodes to another text is not a loss by itself, because decoding may drop a space. It is a loss if
-    another text has the same tokens, because their difference then costs no bits.
+    A text that decodes to another text is not a loss by itself, because decoding may drop a space. The tokenizer loses
+    text if two texts have the same tokens, because the difference between them then costs no bits.
 
     Returns:
-        A row, which never fails a check, and for a loss a finding that concerns bits per byte only.
+        A row, which never fails a check, and if text is lost a finding that concerns only bits per byte.
     """
     try:
         lost, changed = _lost(tokenizer)
-    except Exception as fault:  # of anything: a tokenizer of somebody's own, which cannot decode
+    except Exception as fault:  # a tokenizer of the user's own may raise anything, for instance if it cannot decode
         return _row(None, f"the tokenizer raised an error: {type(fault).__name__}: {fault}"), None
     said = "; ".join(f"{text!r} and {other!r} are the same tokens" for text, other in lost)
     where = f"{len(lost)} of {len(PROBES)} texts: {said}" if lost else "no two texts with the same tokens were found"

@@ -16,10 +16,10 @@ from nextword.functional.inplace import log_softmax_
 from nextword.functional.probability import at_least_float32
 
 _ONE_ROW_AT_ONCE = 1e-6
-"""A memory budget in MiB that is too small for two rows."""
+"""A memory budget in MiB that is too small for two rows, so that rows are computed one by one."""
 
 _LEAST = 1e-30
-"""Smaller probabilities are ignored, because their components underflow in float32."""
+"""Probabilities below this are ignored, because their components underflow in float32."""
 
 
 def _sums_to_one(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -39,7 +39,7 @@ def _finite(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _asked(batch: Batch, vocab_size: int) -> dict[str, Tensor]:
-    """Sets of token ids to query: few and many, in the text and outside it."""
+    """Sets of token ids to query: few and many ids, inside and outside the text."""
     text = batch.ids[batch.row]
     every = torch.arange(vocab_size, device=text.device).expand(len(text), -1)
     own = batch.ids[batch.mask][:, None]
@@ -68,7 +68,7 @@ def _entropy(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 def _logits(reader: Reader, case: Case) -> Iterator[Deviation]:
     if reader.mode != getattr(case.model.next_word_head.config, "mode", "joint"):
-        return  # forward returns what the head is set to
+        return  # forward always uses the mode in the head's settings
     batch = case.batch
     for name, labels in (("without labels", None), ("with labels", batch.ids)):
         out = case.model(**inputs_of(case.model, batch), labels=labels, return_logits=True)
@@ -92,7 +92,7 @@ def _places(reader: Reader, case: Case) -> Iterator[Deviation]:
     sources = distribution.sources(every)
     for name, shares in distribution.positions().items():
         if distribution.positions_in()[name] == "store":
-            # the entries alone know which token each position holds
+            # the token at each position is known only from the entries
             token = sources[name].argmax(1)
             of_token = distribution.token_positions(token)[name].sum(1) - sources[name].gather(1, token[:, None])[:, 0]
             of_all = shares.sum(1) - sources[name].sum(1)

@@ -1,4 +1,4 @@
-"""Results of a check: one row per property."""
+"""Results of a check, with one row per property."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOURS = {"passed": "green", "FAILED": "bold red", "remark": "yellow", "not che
 
 
 class CheckFailedError(ValueError):
-    """A model failed the check; the message names every failed property."""
+    """A model failed the check. The message names every failed property."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class CheckRow:
 
     Args:
         name: Short name.
-        meaning: Statement that holds if it passed.
-        worst: Largest deviation; infinite if a number is missing or the call raised; None if the property does not
-            apply.
+        meaning: Statement that is true if the property passed.
+        worst: Largest deviation. It is infinite if a number is missing or the call raised an exception. None if the
+            property does not apply.
         tolerance: Largest deviation that passes.
         where: Mode, text and variant of the largest deviation, or the reason why the property does not apply.
         look_at: Advice for a failure.
         error: The exception that was raised, if any.
-        only_for: The only measure that a deviation affects; empty for a fault of the distribution.
+        only_for: The only measure that a deviation affects. Empty for a fault of the distribution.
     """
 
     name: str
@@ -47,7 +47,7 @@ class CheckRow:
 
     @property
     def passed(self) -> bool:
-        """Whether the deviation is within the tolerance; true if the property does not apply or is a warning."""
+        """Whether the deviation is within the tolerance. True if the property does not apply or is only a warning."""
         return self.worst is None or self.worst <= self.tolerance or bool(self.only_for)
 
     @property
@@ -60,7 +60,7 @@ class CheckRow:
         return "remark" if self.only_for else "FAILED"
 
     def explain(self) -> str:
-        """A sentence on what failed, where, and what to check."""
+        """A sentence that says what failed, where it failed, and what to check."""
         if self.error is not None:
             return f"{self.name}: raised {type(self.error).__name__}: {self.error}"
         seen = f"deviation {self.worst:.3g}, at most {self.tolerance:.3g} allowed"
@@ -72,13 +72,13 @@ class Finding:
     """One fault, in words.
 
     Args:
-        fault: Name, one of ``nextword.checking.property.FAULTS``.
+        fault: Name of the fault, one of ``nextword.checking.property.FAULTS``.
         sentence: Description of the fault and of its worst case.
         amount: Deviation in the worst case.
         tolerance: Largest deviation that passes.
         texts: Token ids of the smallest texts that show the fault.
         shown: Description of the fault on these texts.
-        only_for: The only measure it affects; empty for a fault of the distribution, which fails the check.
+        only_for: The only measure that the fault affects. Empty for a fault of the distribution, which fails the check.
     """
 
     fault: str
@@ -96,16 +96,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The report of ``nextword.check``; ``print`` shows it as text, ``rich`` as a table.
+    """The report of ``nextword.check``. ``print`` shows it as text, and ``rich`` shows it as a table.
 
     Args:
         model: Class of the backbone.
-        head: Spec of the head; empty for a model without our head.
+        head: Spec of the head. Empty for a model without our head.
         dtype: Precision of the model.
         rows: One row per property.
-        conditioner: Spec of the conditioner; None if the model has none.
-        findings: The faults, each with the smallest input that shows it, causes first.
-        power: Sentences on the smallest faults that the check detects.
+        conditioner: Spec of the conditioner. None if the model has no conditioner.
+        findings: The faults, each with the smallest input that shows it. Faults that cause others come first.
+        power: Sentences about the smallest faults that the check detects.
     """
 
     model: str
@@ -118,7 +118,7 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every property that applies holds."""
+        """Whether every property that applies has passed."""
         return all(row.passed for row in self.rows)
 
     @property
@@ -174,14 +174,14 @@ class CheckReport:
         """Raise an exception if a row failed.
 
         Raises:
-            CheckFailedError: If at least one row failed; the message explains each.
+            CheckFailedError: If at least one row failed. The message explains each failure.
         """
         if self.failures:
             causes = [row.error for row in self.failures if row.error is not None]
             raise CheckFailedError(f"{self.title}:\n{self._explanations()}") from (causes[0] if causes else None)
 
     def table(self) -> Table:
-        """The rows as a table for ``rich``; failures are explained below it."""
+        """The rows as a table for ``rich``. Below it, failures are explained."""
         from rich.markup import escape
         from rich.table import Table
 
@@ -212,7 +212,7 @@ class CheckReport:
     def _explanations(self) -> str:
         lines, raised = [], set()
         for row in self.failures:
-            # one broken call makes many rows fail alike; it is reported once
+            # a call that raises an exception makes many rows fail with the same error, which is reported only once
             told = row.error is not None and str(row.error) in raised
             lines.append(f"{row.name}: raised the same" if told else row.explain())
             raised.add(str(row.error))

@@ -112,7 +112,7 @@ def _reordered(reader: Reader, case: Case) -> Iterator[Deviation]:
     batch = case.left if _has_positions(case.model) else case.batch
     half = (batch.ids.shape[1] + 1) // 2
     if half == batch.ids.shape[1]:
-        return  # one token: nothing comes after the reordering
+        return  # with one token, no token follows the reordering
     for name, index in (("swapped", order), ("one sequence everywhere", torch.zeros_like(order))):
         chosen = batch.select(index)
         found = reader.in_steps(batch, (half,), index)
@@ -124,9 +124,9 @@ def _padded(case: Case) -> list[Any]:
 
 
 def _has_positions(model: NextWordModel) -> bool:
-    # left padding can be told from text only where the positions of tokens can be given
+    # with left padding, the model needs the positions of tokens to distinguish text from padding
     if not hasattr(model, "backbone"):
-        return False  # a scorer, which pads by itself
+        return False  # a scorer pads texts itself
     return not model.config.is_encoder_decoder and accepts(model, "position_ids")
 
 

@@ -1,4 +1,4 @@
-"""Open the model to check: one with our head, or any other saved model with its adapters."""
+"""Opens the model to check, which has our head or is any other saved model with its adapters."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nextword.settings.registry import UnknownNameError
 def open_subject(path: str | Path) -> Any:
     """Open a model with our head, or a plain transformers model, from a folder, GGUF file or hub name.
 
-    For the folder of a peft adapter, its base model is loaded too.
+    If the folder has a peft adapter, its base model is loaded too.
 
     Raises:
-        ValueError: If there is no model, or it is not a language model.
+        ValueError: If there is no model, or if it is not a language model.
     """
     if is_adapter(path):
         return _with_adapter(str(Path(path).expanduser()))
@@ -49,11 +49,11 @@ def open_subject(path: str | Path) -> Any:
 
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
-"""Tokenizer files; for a folder with none of them, transformers would create an empty tokenizer."""
+"""Tokenizer files. For a folder that has none of them, transformers would create an empty tokenizer."""
 
 
 def tokenizer_of(path: str | Path) -> Any:
-    """The tokenizer saved with a model; None if there is none, or, with a warning, if it cannot be read."""
+    """The tokenizer saved with a model. None if there is no tokenizer, or (with a warning) if it cannot be read."""
     folder = Path(path).expanduser()
     if folder.is_dir() and gguf_file(folder) is None and not any((folder / name).is_file() for name in _TOKENIZERS):
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _SEPARATED = 0.01
-"""Minimum change by which a model counts as supporting packing."""
+"""Minimum change of the answers with which a model counts as supporting packing."""
 
 
 def _positions_said(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -35,13 +35,13 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
     if len(sample.rows) < 2:
         return
     alone = torch.cat([reader.log_probs(sample.only(row).batch()) for row in range(len(sample.rows))])
-    inputs = packed_row(reader.model, sample.rows)  # one after the other, and positions say where each begins
+    inputs = packed_row(reader.model, sample.rows)  # texts one after the other; the position ids restart at each text
     found = reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
     yield compared(f"{len(sample.rows)} texts in one row", found, alone, sample.batch())._replace(sample=sample)
 
 
 def _as_many_as_fit(case: Case) -> ProbeSample:
-    # some models have buffers for so many positions and no more
+    # some models have buffers for a fixed number of positions
     rows, longest = list(case.sample.rows), case.words.longest
     while longest is not None and rows and sum(len(row) for row in rows) > longest:
         rows.pop()
@@ -75,7 +75,7 @@ def _keeps_no_texts_apart(model: NextWordModel) -> str:
 
 
 def _tries_to(model: NextWordModel) -> bool:
-    """Whether restarting positions change the attention; if not, the model does not support packing."""
+    """Whether restarting position ids change the attention. If they do not, the model does not support packing."""
     found = readings(model)
     if found is None:
         return False
@@ -109,19 +109,19 @@ POSITIONS = (
 """All properties of this group, in the order of the report."""
 
 
-# -- Properties of conditioned models: the auxiliary text matters, and nothing that stands beside it does.
+# -- Properties of conditioned models: the auxiliary text changes the answers, and padding around it does not.
 
 _MISSED = 1.0
 """Deviation reported for a sequence that does not change although it must."""
 
 _FAR = 100.0
-"""Factor by which the values at padding exceed real states."""
+"""Factor by which the values at padding are larger than real states."""
 
 
 def _dependence(reader: Reader, case: Case) -> Iterator[Deviation]:
     if isinstance(reader, BackboneReader) or reader.mode != getattr(case.model.next_word_head.config, "mode", "joint"):
-        return  # a cache alone, say, knows the decoder's tokens only
-    # conditioner and head each by itself: what the one reads stays as it is while the other has another text
+        return  # for example a cache without a conditioner reads only the decoder's tokens
+    # conditioner and head are tested separately: only the input of one of them gets another text
     batch, other = case.batch, _with_other_texts(case)
     if not case.model.conditioner.is_neutral:
         found = reader.log_probs(replace(batch, aux_ids=other.aux_ids))
@@ -141,7 +141,7 @@ def _with_other_texts(case: Case) -> Batch:
 def _differs(a: NextToken, b: NextToken) -> Tensor:
     """Positions at which two distributions differ, in probabilities or in the components' contributions.
 
-    An untrained partition gives its tokens the same scores as the softmax.
+    Contributions are needed because an untrained partition gives its tokens the same scores as the softmax.
     """
     log_probs = a.log_probs()
     every = torch.arange(a.vocab_size, device=log_probs.device).expand(len(log_probs), -1)

@@ -17,15 +17,15 @@ from nextword.runtime.devices import device_of, weight_of
 # -- Random auxiliary texts for a conditioned model.
 
 _ROOM = 8
-"""Number of positions to leave free in an encoder: for padding, and before the first token (RoBERTa has two)."""
+"""Number of positions of an encoder that stay free, for padding and before the first token (RoBERTa has two)."""
 
 _MORE_WORDS = 2
-"""Number of additional decoder tokens of an auxiliary text, so that a mix-up with encoder tokens would show."""
+"""Number of additional decoder tokens of an auxiliary text, so that a mix-up with encoder tokens is detected."""
 
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text as decoder tokens, with the position of the corresponding encoder token for each."""
+    """An auxiliary text as decoder tokens. Each has the position of the corresponding encoder token."""
 
     ids: Int[Tensor, "S"]
     positions: Int[Tensor, "S"]
@@ -33,7 +33,7 @@ class DecoderWords:
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryText:
-    """One auxiliary text as encoder tokens and, for a copying head, as decoder tokens."""
+    """One auxiliary text as encoder tokens and, if a head copies from it, as decoder tokens."""
 
     ids: Int[Tensor, "A"]
     words: DecoderWords | None
@@ -42,7 +42,7 @@ class AuxiliaryText:
 class AuxiliaryWords:
     """Generator of random auxiliary texts, without the encoder's special tokens.
 
-    ``decoder`` are ordinary tokens of the decoder, for copying heads.
+    ``decoder`` are ordinary tokens of the decoder, for heads that copy.
     """
 
     def __init__(self, encoder: Any, generator: torch.Generator, decoder: Int[Tensor, "K"] | None = None) -> None:
@@ -59,7 +59,7 @@ class AuxiliaryWords:
         self._longest = None if limit is None else max(1, limit - _ROOM)
 
     def text(self, length: int) -> AuxiliaryText:
-        """A random text of ``length`` tokens, at most the encoder's positions; about half of the tokens recur."""
+        """A random text of ``length`` tokens, if the encoder has as many positions. About half of the tokens recur."""
         length = length if self._longest is None else min(length, self._longest)
         ids = self._drawn(self._ordinary, length)
         if self._decoder is None:
@@ -69,7 +69,7 @@ class AuxiliaryWords:
         return AuxiliaryText(ids, DecoderWords(words, positions.to(words.device)))
 
     def other(self, text: AuxiliaryText) -> AuxiliaryText:
-        """A text of the same length, without the text's tokens if the vocabulary is large enough."""
+        """A text of the same length, without tokens of ``text`` if the vocabulary is large enough."""
         ids = self._others(self._ordinary, text.ids)
         if text.words is None or self._decoder is None:
             return AuxiliaryText(ids, None)
@@ -80,7 +80,7 @@ class AuxiliaryWords:
         return self._drawn(self._ordinary, ids.numel()).view_as(ids)
 
     def _others(self, ordinary: Int[Tensor, "K"], ids: Int[Tensor, "A"]) -> Int[Tensor, "A"]:
-        # heads that copy may look at which words there are, not at where
+        # the tokens must differ, because a head that copies may use the set of tokens and not their positions
         rest = ordinary[~torch.isin(ordinary, ids)]
         return self._drawn(rest if len(rest) else ordinary, len(ids))
 
@@ -90,7 +90,7 @@ class AuxiliaryWords:
         return pool[torch.randint(len(pool), (length,), generator=self._generator).to(pool.device)]
 
 
-# -- The texts of a check, and the batches they are laid out in.
+# -- The texts of a check, and the batches that are made from them.
 
 
 _T = TypeVar("_T")
@@ -106,13 +106,13 @@ class Batch:
     Args:
         ids: Decoder tokens, (B, T).
         mask: False at padding.
-        source_ids: Source tokens of an encoder-decoder model; for a conditioned model with a copying head, the
+        source_ids: Source tokens of an encoder-decoder model. For a conditioned model with a copying head, the
             auxiliary texts as decoder tokens.
-        source_mask: False at padding.
+        source_mask: False at padding of the source.
         source_positions: For each source token of a conditioned model, the position of its auxiliary token.
         aux_ids: Auxiliary texts as encoder tokens.
         aux_mask: False at padding.
-        aux_states: Encoded auxiliary texts, passed in place of the tokens.
+        aux_states: Encoded auxiliary texts, which are passed instead of the tokens.
     """
 
     ids: Int[Tensor, "B T"]
@@ -143,7 +143,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class ProbeSample:
-    """Some sequences before padding.
+    """Several sequences before padding.
 
     Args:
         name: Name for messages.
@@ -192,7 +192,7 @@ class ProbeSample:
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
     ) -> ProbeSample:
-        """The sample with all sequences except ``index`` replaced by ``rows``, likewise sources and auxiliary texts."""
+        """The sample with the given rows, sources and auxiliary texts in all sequences except ``index``."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
             mixed = replace(mixed, sources=_mixed(index, self.sources, sources))
@@ -222,11 +222,11 @@ class ProbeWords:
 
     Args:
         ordinary: Token ids to sample from.
-        seed: Seed of the random numbers; torch's own generators are not touched.
+        seed: Seed of the random numbers. Torch's own generators are not changed.
         device: Device of the texts.
         pad: Padding token.
-        start: Token before every text of an encoder-decoder model; None for a decoder.
-        longest: Maximum tokens of a text; None: no limit.
+        start: Token before every text of an encoder-decoder model. None for a decoder-only model.
+        longest: Maximum number of tokens of a text. None: no limit.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class ProbeWords:
 
     @classmethod
     def of_model(cls, model: Any, seed: int) -> ProbeWords:
-        """Make the generator of a model, wrapped or not."""
+        """Make the generator for a model, with or without a head."""
         words = model.get_input_embeddings()
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
@@ -269,7 +269,7 @@ class ProbeWords:
         return made
 
     def text(self, length: int) -> Tensor:
-        """A random text in which about half of the tokens recur, so that a memory matters."""
+        """A random text in which about half of the tokens recur, so that a memory changes the answers."""
         pool = self.ordinary[torch.randperm(len(self.ordinary), generator=self._generator)[: max(2, length // 2)]]
         return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
 
@@ -284,9 +284,9 @@ class ProbeWords:
         return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
 
     def sample(self, name: str, texts: Sequence[Tensor]) -> ProbeSample:
-        """Make a sample of these texts; for an encoder-decoder model they are both source and target.
+        """Make a sample of these texts. For an encoder-decoder model they are both source and target.
 
-        For a conditioned model each gets a random auxiliary text, whose length differs from all other lengths.
+        For a conditioned model each text gets a random auxiliary text, whose length differs from all other lengths.
         """
         sources = None if self.start is None else tuple(texts)
         sample = ProbeSample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
@@ -305,7 +305,7 @@ class ProbeWords:
         sample = self.sample(f"{lengths[0]} random tokens", [self.text(n) for n in lengths])
         if sample.sources is None:
             return sample
-        # sources of another length than the targets, or a mix-up of the two lengths would not show
+        # sources and targets have different lengths, so that a mix-up of the two lengths is detected
         return replace(sample, sources=tuple(self.text(n + 2) for n in reversed(lengths)))
 
 

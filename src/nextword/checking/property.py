@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Deviation(NamedTuple):
-    """Deviation of one variant.
+    """The deviation of one variant.
 
     Args:
         variant: Name of the variant.
         value: Size of the deviation.
-        at: Description of the place and the values; may be empty.
-        sample: The texts, if they differ from those of the case.
+        at: Description of the place and the values. It may be empty.
+        sample: The texts, if they differ from the texts of the case.
     """
 
     variant: str
@@ -42,14 +42,14 @@ def compared(
     batch: Batch,
     kept: Bool[Tensor, "B_T"] | None = None,
 ) -> Deviation:
-    """Deviation of answers from the expected ones, with the position and token of the largest difference.
+    """Deviation of answers from the expected answers, with the position and token of the largest difference.
 
     The answers are log-probabilities of a batch, or of its ``kept`` positions.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):
-        return Deviation(variant, value)  # passes whatever else is allowed, so nothing is to be said of it
-    # probabilities, for a person: a difference of logarithms is largest where it matters least
+        return Deviation(variant, value)  # always within the tolerance, so no description is needed
+    # described by probabilities, because differences of logarithms are largest for improbable tokens
     moved = torch.cat([_most_moved(*block) for block in in_blocks(found, expected)])
     where = int(moved[:, 0].argmax())
     token = int(moved[where, 1])
@@ -95,25 +95,25 @@ class Case:
 
 @dataclass(frozen=True)
 class Property:
-    """A property that must hold for every distribution.
+    """A property that every distribution must have.
 
     Args:
         name: Short name.
-        meaning: Statement that holds if it passes.
+        meaning: Statement that is true if the property passes.
         look_at: Advice for a failure.
         fault: Name of the fault if it fails.
         measure: Function that yields the deviation of each variant on one sample in one mode.
-        applies: Function that returns the reason why the property does not apply to a model; empty if it applies.
+        applies: Function that returns the reason why the property does not apply to a model. Empty if it applies.
         nothing: Text for the report if there was nothing to compare.
-        single: Whether the property concerns a single answer. Others compare two answers computed separately, which in
-            half precision never agree exactly.
-        reruns: Whether the backbone runs twice for it.
-        of_the_cache: Whether it concerns continuing from a cache. If the backbone itself gives other scores then
-            (Mamba in chunks), the head cannot be judged.
+        single: Whether the property is about a single answer. Otherwise it compares two answers that are computed
+            separately, which in half precision never agree exactly.
+        reruns: Whether the backbone runs twice for this property.
+        of_the_cache: Whether the property is about continuing from a cache. If the backbone itself gives other scores
+            with its cache (Mamba in chunks), the head cannot be judged.
         limit: Largest deviation that passes, if it does not depend on the precision.
-        in_single: Whether transformers computes part of it in float32 even in a float64 model.
-        exact: Function that returns the rounding error of a correct answer for a reader and a text, instead of the
-            tables.
+        in_single: Whether transformers computes a part of it in float32 even in a float64 model.
+        exact: Function that returns the rounding error of a correct answer for a reader and a text. It replaces the
+            tolerances by precision.
     """
 
     name: str
@@ -139,7 +139,7 @@ class Property:
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
 
     def most(self, precision: torch.dtype) -> float:
-        """Maximum deviation that the backbone's rounding can excuse."""
+        """Maximum deviation that rounding of the backbone can excuse."""
         return LIMIT.get(self._format(precision), LIMIT_IN_HALF)
 
     def _format(self, precision: torch.dtype) -> torch.dtype:
@@ -159,19 +159,19 @@ EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
 EXACT_IN_HALF = 1e-2
 
 LIMIT = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Maximum deviation that the backbone's rounding can excuse, by precision."""
+"""Maximum deviation that rounding of the backbone can excuse, by precision."""
 LIMIT_IN_HALF = 0.3
 
 SHARE_OF_ROUNDING = 8.0
-"""Factor by which a head may deviate more than the bare backbone, because it sums and divides rounded numbers."""
+"""Factor by which a head may deviate more than the backbone alone, because it sums and divides rounded numbers."""
 
 
-# -- Measuring a property in every mode on every sample, and keeping the worst of it.
+# -- Measuring a property in every mode on every sample. The worst result is kept.
 
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The deviation that exceeds its tolerance most, with its reader and texts."""
+    """The deviation that exceeds its tolerance most, with its reader and its texts."""
 
     found: Deviation
     reader: Reader
@@ -189,7 +189,7 @@ class Worst:
 
 
 def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | None = None) -> Finding:
-    """Describe a failed property in words, with its worst case and the smallest input, if searched."""
+    """Describe a failed property in words, with its worst case and, if it was searched for, the smallest input."""
     shown = smallest or worst
     texts = tuple(tuple(row.tolist()) for row in (shown.found.sample or shown.case.sample).rows)
     sentence = f"{FAULTS[one.fault]}: {worst.said}"
@@ -199,7 +199,7 @@ def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | 
 def worst_of(
     one: Property, readers: Sequence[Reader], cases: Sequence[Case], allowed: Callable[[Reader], float] = lambda _: 1.0
 ) -> Worst | None:
-    """The worst deviation of a property relative to each reader's tolerance; None if there was nothing to compare."""
+    """The worst deviation of a property, relative to each reader's tolerance. None if there was nothing to compare."""
     worst, most = None, -1.0
     for reader in readers:
         unit = allowed(reader)
@@ -210,7 +210,7 @@ def worst_of(
     return worst
 
 
-# -- The names of all faults that an audit can find. They are stable: programs may compare them.
+# -- The names of all faults that an audit can find. They never change, because programs may compare them.
 
 FAULTS = {
     "negative": "a log-probability is NaN or above 0",
@@ -236,4 +236,4 @@ FAULTS = {
     "distribution": "two answers about the same distribution contradict each other",
     "auxiliary-text": "an auxiliary text is ignored, or its padding is not",
 }
-"""Faults by name, with their meaning, in the order of testing: an earlier fault can cause a later one."""
+"""Faults by name, with their meaning, in the order of testing. An earlier fault can cause a later one."""

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) -> None:
-    """Fail with all faults that ``nextword.check`` finds, each with the smallest input that shows it.
+    """Fail with all faults that ``nextword.check`` finds. Each comes with the smallest input that shows it.
 
-    The arguments are those of ``nextword.check``; a scorer needs ``vocabulary``.
+    The arguments are those of ``nextword.check``. For a scorer, give ``vocabulary``.
     """
     __tracebackhide__ = True
     from nextword.checking.checker import check
@@ -26,5 +26,5 @@ def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) 
 
 @pytest.fixture(name="assert_distribution", scope="session")
 def _fixture() -> Any:
-    """``assert_distribution`` as a fixture, without an import."""
+    """``assert_distribution`` as a fixture, so that tests need not import it."""
     return assert_distribution

@@ -1,4 +1,4 @@
-"""Read a model's distributions: at once, in steps with a KV cache, or from the bare backbone."""
+"""Read a model's distributions at once, in steps with a KV cache, or from the backbone without the head."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nextword.functional.probability import at_least_float32
 
 
 class Reader:
-    """Reads a wrapped model's distribution in one of the head's modes; answers do not include padding."""
+    """Reads a model's distribution in one of the modes of its head. Answers do not include padding."""
 
     lag = 0
-    """1 if an answer is about the observed token, which is one position after the distribution's; else 0."""
+    """1 if an answer is about the observed token, which is one position after that of the distribution. Otherwise 0."""
 
     def __init__(self, model: Any, mode: str) -> None:
         self.model = model
@@ -33,13 +33,13 @@ class Reader:
         self._log_probs: WeakKeyDictionary[Batch, Tensor] = WeakKeyDictionary()
 
     def distribution(self, batch: Batch) -> NextToken:
-        """The distribution at every token of the batch, cached for the last batch."""
+        """The distribution at every token of the batch. It is cached for the last batch."""
         if batch not in self._distributions:
             self._distributions[batch] = self._distribution(self.inputs(batch), batch.mask)
         return self._distributions[batch]
 
     def log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
-        """The log-probabilities of the batch, cached."""
+        """The log-probabilities of the batch. They are cached."""
         if batch not in self._log_probs:
             self._log_probs[batch] = self._all_log_probs(batch)
         return self._log_probs[batch]
@@ -54,7 +54,7 @@ class Reader:
     ) -> Float[Tensor, "N V"]:
         """The log-probabilities with a KV cache, in steps of ``sizes`` tokens, repeated as needed.
 
-        If ``order`` is given, cache and sequences are reordered after the first step.
+        If ``order`` is given, the cache and the sequences are reordered after the first step.
         """
         kv_cache = new_kv_cache(self.model)
         found: Tensor | None = None
@@ -91,7 +91,7 @@ class Reader:
 
 
 class BackboneReader(Reader):
-    """Reads the backbone without the head, whose rounding is not the head's fault."""
+    """Reads the backbone without the head. The head is not to blame for rounding of the backbone."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model, "backbone")
@@ -111,8 +111,8 @@ class BackboneReader(Reader):
 def magnification(reader: Reader, batch: Batch) -> float:
     """How much more a head's answers change than the backbone's if the input embeddings change slightly; at least 1.
 
-    A cache head compares states of large norm that are similar to each other, so their rounding affects its answers
-    more than the backbone's.
+    A cache head compares states that have a large norm and are similar to each other. So rounding of the states changes
+    its answers more than the answers of the backbone.
     """
     bare = BackboneReader(reader.model)
     moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]
@@ -120,7 +120,7 @@ def magnification(reader: Reader, batch: Batch) -> float:
 
 
 def _with_moved_embeddings(reader: Reader, batch: Batch) -> Float[Tensor, "N V"]:
-    """Answers with small random changes of the input embeddings, which are well above rounding."""
+    """Answers with small random changes of the input embeddings. The changes are much larger than rounding."""
     step = torch.finfo(reader.model.dtype).eps ** 0.5
     chance = torch.Generator().manual_seed(0)
 
@@ -130,7 +130,7 @@ def _with_moved_embeddings(reader: Reader, batch: Batch) -> Float[Tensor, "N V"]
 
     hook = reader.model.backbone.get_input_embeddings().register_forward_hook(move)
     try:
-        return reader.log_probs(replace(batch))  # a copy, of which no answer is kept
+        return reader.log_probs(replace(batch))  # a copy, so that no cached answer is returned
     finally:
         hook.remove()
 
@@ -149,9 +149,9 @@ def accepts(model: Any, name: str) -> bool:
 
 
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Arguments of a call for decoder positions ``start`` to ``end``, if earlier positions are in a cache.
+    """Arguments of a call for decoder positions ``start`` to ``end``, if a cache has the earlier positions.
 
-    Auxiliary texts are passed only in the first call; later calls must find them in the cache.
+    Auxiliary texts are passed only in the first call. Later calls must find them in the cache.
     """
     return backbone_inputs_of(model, batch, start, end) | ({} if start else _auxiliary_inputs_of(batch))
 
@@ -172,7 +172,7 @@ def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None
         assert batch.source_mask is not None
         source = {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long()}
         return source | {"decoder_input_ids": ids, "decoder_attention_mask": mask}
-    if model._cache_argument == "cache_params":  # state-space layers look back at no position
+    if model._cache_argument == "cache_params":  # a state-space layer reads no earlier position
         mask = mask[:, start:]
     inputs = {"input_ids": ids, "attention_mask": mask}
     if accepts(model, "position_ids"):
@@ -184,13 +184,13 @@ def new_kv_cache(model: Any) -> Any:
     """An empty KV cache for the model."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
-        # every position of the source is kept, also where the decoder's own layers have windows
+        # every position of the source is kept, even if the decoder's other layers have windows
         return EncoderDecoderCache(DynamicCache(config=config), DynamicCache())
     return DynamicCache(config=config)
 
 
 _BLOCK = 2**17
-"""Numbers compared at once: 1 MiB in float64; a comparison needs about six such blocks."""
+"""Number of values compared at a time, 1 MiB in float64. A comparison needs about six such blocks."""
 
 
 def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tensor, "n *shape"], ...]]:
@@ -202,8 +202,8 @@ def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tenso
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
     """Largest difference of two sets of log-probabilities, relative to the row's largest if that is above 1.
 
-    It is relative to the row, because rounding is proportional to the spread of scores that are normalised together. A
-    value that is ``-inf`` or NaN on one side only is an infinite deviation; on both sides it is not a deviation.
+    It is relative to the row, because rounding is proportional to the spread of scores that are normalised together. If
+    a value is ``-inf`` or NaN on only one side, the deviation is infinite. On both sides, it is not a deviation.
     """
     return max(_deviation(*block) for block in in_blocks(a, b))
 
@@ -219,5 +219,5 @@ def _deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
 
 
 def largest(values: Float[Tensor, "*shape"]) -> float:
-    """The largest value; infinity if one is NaN, 0 if there are none."""
+    """The largest value. Infinity if one is NaN, and 0 if there are no values."""
     return float(values.nan_to_num(nan=torch.inf, posinf=torch.inf).max()) if values.numel() else 0.0

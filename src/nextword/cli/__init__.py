@@ -1,7 +1,7 @@
-"""The command line: each command parses its arguments, calls one function of the library and prints the result.
+"""The command line. Each command parses its arguments, calls one function of the library and prints the result.
 
-A command's module is imported when the command is called, and torch only when the work begins, so that help and
-typing errors appear at once.
+A command's module is imported when the command is called, and torch only when the work begins. So help and errors in
+arguments appear immediately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(
 ) -> None:
     """Import the plug-ins, and set the environment variables that torch and tokenizers read on import."""
     request(modules or [])
-    # A tokenizer that was used before a data loader forks warns at each fork otherwise.
+    # without this, a tokenizer that was used before a data loader forks would print a warning at each fork
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # The measurement of memory makes torch's allocator warn, once in a while, about what it had not seen yet.
+    # without this, torch's allocator would sometimes print warnings when its memory is measured
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

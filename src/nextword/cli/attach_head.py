@@ -121,7 +121,7 @@ def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, list):  # shares of levels, a row for each length of a match
+    if isinstance(value, list):  # weights by level, with a row for each length of a match
         rows = isinstance(value[0], list)
         return "".join(f"\n  {_shown(row)}" for row in value) if rows else " ".join(map(_shown, value))
     return "none" if value is None else f"{value:.4g}"

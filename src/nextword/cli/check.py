@@ -39,10 +39,10 @@ def check(
 ) -> None:
     """Check that a language model's probabilities are consistent.
 
-    They must sum to one, not depend on later tokens, and be the same with and without the KV cache, alone and in a
-    batch. Any transformers model can be checked.
+    They must sum to one, must not depend on later tokens, and must be the same with and without the KV cache, alone and
+    in a batch. Any transformers model can be checked.
 
-    Exit code 1: a fault was found; 2: something could not be tested.
+    Exit code 1 means that a fault was found, and 2 that something could not be tested.
     """
     if (path is None) == (lm_eval is None):
         raise ValueError("check: must be given either MODEL or --lm-eval")
@@ -75,7 +75,7 @@ def check(
 
 
 def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None]:
-    """The model to check (or lm-eval's wrapper of it), its tokenizer, and for a wrapper the vocabulary size."""
+    """The model to check, or lm-eval's wrapper; its tokenizer; and the vocabulary size, but only for a wrapper."""
     if lm_eval is not None:
         from nextword.checking.audit.scorer import open_lm_eval
 
@@ -88,7 +88,7 @@ def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None
 
 
 def _short(result: CheckReport) -> RenderableType:
-    """The table of properties, one line each, followed by the properties that failed or were not checked."""
+    """The table of properties, with one line each. The properties that failed or were not checked follow."""
     from rich.console import Group
     from rich.text import Text
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = 6
 BAR = 30
 LONGEST_CURVE = 40
-"""Maximum number of rows. From a longer curve, the rows around the chosen number and a sample of the rest are
+"""Maximum number of rows. If the curve is longer, the rows around the chosen number and a sample of the other rows are
 shown."""
 
 
@@ -58,7 +58,7 @@ def classes(
     if loaded is not None:
         counted.expect_tokenizer(loaded, "--tokenizer")
     console = Console()
-    # Lines of their own, because a title of a table is broken to the table's width.
+    # printed as separate lines, because rich breaks the title of a table to the table's width
     print_line(console, f"{found.count} classes by {named}, {counted.total:,} tokens of {counted.source}")
     console.print(_classes(counted, found, loaded))
     print_line(console, "Objective of MefMax: evenness between classes and within classes")
@@ -102,7 +102,7 @@ def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
     if named != "mefmax":
         lines.append((found.count, *evenness(counted.counts, found), named))
         lines.sort(key=lambda line: line[0])
-    # All sums lie close together below 2, so a bar begins at the smallest of two classes and more.
+    # sums are close together and below 2, so bars begin at the smallest sum of two or more classes
     sums = [between + within for k, between, within, _ in lines if k > 1] or [0.0, 1.0]
     low, high = min(sums), max(sums)
     for k, between, within, mark in lines:

@@ -32,7 +32,7 @@ class CompareOptions(Settings):
     seed: list[int] | None = None
     """Training seed; each method is trained once per seed. May be repeated."""
     states: str | None = None
-    """Folder of stored states of the model, built there if missing; only the heads are trained, without the model."""
+    """Folder of stored states of the model, built if missing. Only the heads are then trained, without the model."""
     out: Path | None = None
     """Folder for all results."""
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False

@@ -65,7 +65,7 @@ def evaluate(
 ) -> None:
     """Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.
 
-    Reads samples files; a large model runs only if a metric names one. Writes results.json and report.html, with
+    Reads samples files. A large model runs only if a metric names one. Writes results.json and report.html, with
     confidence intervals, a row for the human references, paired tests and a ranking.
 
     nextword evaluate samples.jsonl --metrics distinct --metrics self-bleu:2,3
@@ -107,7 +107,7 @@ def evaluate(
             shown.now(stage, done / total if total else None)
 
         results = evaluate_systems(config, progress, this_command())
-    with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
+    with locked(out, this_command(), wait=WRITING_SECONDS):  # so that both files are of the same evaluation
         results.save(out / "results.json")
         write_report(results, out / "report.html")
     for table in evaluation_tables(results):
@@ -116,15 +116,15 @@ def evaluate(
 
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
-    """The metrics of ``--metrics`` with the changes of ``--set``; "all" may be combined with changed metrics."""
+    """The metrics of ``--metrics`` with the changes of ``--set``. "all" may be combined with changed metrics."""
     from nextword.evaluation.metrics import parse_metric, registry
     from nextword.settings.overrides import overridden
 
     named: dict[str, dict[str, Any]] = {}
-    # several names may stand in one option, as in distinct,rep; behind a colon a comma separates settings
+    # one option may have several names (distinct,rep); after a colon, commas separate settings
     for spec in specs:
         before = spec.partition(":")[0]
-        if ":" in spec and "," in before:  # rep,distinct:1
+        if ":" in spec and "," in before:  # for example rep,distinct:1
             alone = [*before.split(",")[:-1], before.rpartition(",")[2] + spec[len(before) :]]
             written = " ".join(f"--metrics {name}" for name in alone)
             raise ValueError(f"--metrics {spec}: must name a single metric, because it has a setting; write {written}")
@@ -140,7 +140,7 @@ def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str
             named[config.metric] = config.model_dump(mode="json", exclude_unset=True)
     for one in settings:
         name = one.partition(".")[0]
-        registry.get(name)  # an unknown name is answered with the nearest known one
+        registry.get(name)  # raises an error that suggests the nearest known name
         if name not in named and "all" not in specs:
             raise ValueError(f"--set {one}: '{name}' must be one of the metrics to compute; add --metrics {name}")
         named.setdefault(name, {"metric": name})

@@ -27,8 +27,8 @@ class PromptOptions(Settings):
     """Options for the prompts."""
 
     prompts: Annotated[str | None, typer.Argument(metavar="PROMPTS")] = None
-    """A text file, one prompt per line; JSON lines with the fields prompt, source, auxiliary, references, id
-    (.jsonl), such as a samples file of an earlier run; or - for standard input."""
+    """A text file with one prompt per line; JSON lines (.jsonl) with the fields prompt, source, auxiliary, references,
+    id, such as a samples file of an earlier run; or - for standard input."""
     prompt: list[str] | None = None
     """Prompt text. May be repeated."""
     whole: Annotated[bool, typer.Option("--whole")] = False
@@ -49,11 +49,11 @@ class WritingOptions(Settings):
     """Any other argument of transformers' generate or of the head, for instance repetition_penalty=1.2,
     no_repeat_ngram_size=3, decoupled=false, assistant_model=FOLDER."""
     max_new_tokens: int | None = None
-    """Maximum number of generated tokens per text; by default the model's own setting, else 100."""
+    """Maximum number of generated tokens per text; by default the model's own setting, or else 100."""
     min_new_tokens: int | None = None
     """Minimum number of generated tokens per text."""
     draft: str | None = None
-    """Speculative decoding, which gives the same texts faster. Source of the draft tokens: head (a copying head),
+    """Speculative decoding, which gives the same texts in less time. Source of the draft tokens: head (a copying head),
     prompt (n-gram lookup in the text so far), or the folder of a smaller model. Not with beam search."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
@@ -62,10 +62,10 @@ class WritingOptions(Settings):
     samples: int = 1
     """Samples per prompt."""
     batch_size: int = 16
-    """Number of texts generated at once."""
+    """Number of texts generated at a time."""
     remember: int = 0
-    """For the head knn: number of most recent tokens of finished prompts and texts from which later texts can
-    retrieve. Texts are then generated one at a time, in the order of the prompts."""
+    """For the head knn: number of most recent tokens of finished prompts and texts that later texts can retrieve. Texts
+    are then generated one at a time, in the order of the prompts."""
 
 
 class SampleOptions(Settings):
@@ -74,7 +74,7 @@ class SampleOptions(Settings):
     out: Path | None = None
     """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """For each token, also write how much each component contributed, and the strongest positions."""
+    """Also write, for each token, the share of each component, and the positions with the largest shares."""
     positions: int = 3
     """Number of positions listed per token with --sources."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
@@ -94,9 +94,9 @@ def generate(
 ) -> None:
     """Generate texts from prompts with a saved model.
 
-    Works for any transformers model, with or without a nextword head; 'nextword evaluate' reads the samples files.
-    For a single prompt, the terminal shows tokens as they are generated, coloured by the head's component they came
-    from. After an interruption, the same command with --out resumes.
+    Works for any transformers model, with or without a nextword head. 'nextword evaluate' reads the samples files. For
+    a single prompt, the terminal shows tokens as they are generated. The colour of a token shows which component of the
+    head it came from. After an interruption, the same command with --out resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 
@@ -187,7 +187,7 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
 
 
 def _print_texts(run: GenerationRun, console: Console) -> None:
-    """Print each text after its prompt; if there are several texts, a heading names each."""
+    """Print each text after its prompt. If there are several texts, each has a heading with its name."""
     from nextword.inference.generation.generation_run import in_order
     from nextword.inference.generation.terminal import with_prompt
 

@@ -32,7 +32,7 @@ class TextOptions(Settings):
     text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
     """Text to predict; by default the model generates one."""
     prompt: Annotated[str, typer.Option(metavar="TEXT")] = ""
-    """Text that precedes the text to predict; the model reads it, but the page does not score it."""
+    """Text before the text to predict. The model reads it, but the page does not score it."""
     source: Annotated[Path | None, typer.Option(metavar="FILE")] = None
     """Source text for an encoder-decoder model."""
     auxiliary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
@@ -62,11 +62,11 @@ class PageOptions(Settings):
     out: Annotated[Path, typer.Option(metavar="FILE")] = Path("inspection.html")
     """File for the page."""
     traces: Annotated[list[Path] | None, typer.Option("--json", metavar="FILE")] = None
-    """File for the trace as JSON, which inspect can read instead of a model. Give one per model."""
+    """File for the trace as JSON. 'nextword inspect' can read it instead of a model. Give one per model."""
     candidates: Annotated[int, typer.Option(min=1)] = 10
     """Number of most probable tokens shown at each position."""
     positions: Annotated[int, typer.Option(min=0)] = 8
-    """Number of context positions shown per token: those that contributed most to its probability."""
+    """Number of positions shown per token. They are those with the largest shares of its probability."""
 
 
 @plain_errors
@@ -88,8 +88,8 @@ def inspect(
 ) -> None:
     """Show every token's probability, its alternatives and where the probability came from, as one HTML page.
 
-    Works for any transformers model, with or without a nextword head. With two models the page starts with the tokens
-    on which they differ. Without a text, the first model generates it.
+    Works for any transformers model, with or without a nextword head. With two models, the page starts with the tokens
+    on which they differ. If no text is given, the first model generates a text.
 
     nextword inspect runs/m --text story.txt --out story.html
 
@@ -117,7 +117,7 @@ def _is_trace(model: str) -> bool:
 
 
 def _text_of(file: Path, option: str) -> str:
-    """The content of a file. The final newline is kept for ``--text`` and removed from the other texts."""
+    """The content of a file. For ``--text`` the final newline is kept; for the other texts it is removed."""
     from nextword.runtime.corpora.packed import plain_text
 
     text = plain_text(file.expanduser(), option)
@@ -198,7 +198,7 @@ def _traces(
     computing: ComputingOptions,
     say: Callable[[str], None],
 ) -> list[TraceRecord]:
-    """One trace per model, all of the same text; if no text is given, the first model generates it."""
+    """One trace per model, all of the same text. If no text is given, the first model generates it."""
     from nextword.results.records.token_trace import TraceRecord
 
     records: list[TraceRecord] = []
@@ -211,7 +211,7 @@ def _traces(
         say(f"asking {named_path(model)[1]}")
         record = ask(**inputs) if "text" in inputs else ask(**inputs, **generation)
         if "text" not in inputs and len(models) > 1:
-            # Both are asked about the text, for what is written need not be the tokens that a tokenizer makes of it.
+            # both models score this text again, because tokenizing it may give other tokens than the generated ones
             inputs = {**inputs, "text": "".join(record.texts["text"].pieces[record.first :])}
             record = ask(**inputs)
         if len(record.tokens.log_prob) < SHORTEST:

@@ -1,4 +1,4 @@
-"""``nextword list``: list heads, metrics and so on, found in the source files of this library and of plug-ins."""
+"""``nextword list``: list heads, metrics and so on, as found in the source files of this library and of plug-ins."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ListedRow(NamedTuple):
 
 
 def _show(kind: str, found: Catalogue, folder: str, by_name: str = "", page: str = "") -> None:
-    """Print a registry; ``by_name`` is an example spec that names a setting, ``page`` the page of all entries."""
+    """Print a registry. ``by_name`` is an example spec with a named setting, ``page`` the page of all entries."""
     rows = []
     for name, entry in found.registered("registry").items():
         text = entry.docstring
@@ -115,7 +115,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def example(docstring: str, name: str) -> str:
-    """The first spec with settings in a docstring, or the bare name.
+    """The first spec with settings in a docstring, or only the name.
 
     >>> example('Example: ``parse("blend:3")``.', "blend")
     'blend:3'
@@ -125,14 +125,14 @@ def example(docstring: str, name: str) -> str:
 
 
 def _print(kind: str, rows: list[ListedRow], folder: str, hint: str = "") -> None:
-    # names, specs and pages keep whole, so only the text is broken to fit the terminal
+    # names, specs and pages are not broken; only the meaning is broken to fit the terminal
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     headings = (kind, "what it is", "example", "page")
-    # a column that says nothing, the name once more or everywhere the same page, is left out
+    # columns that would repeat the name, or show the same page in every row, are left out
     pages = sorted({row.page for row in rows if row.page is not None})
     named = all(row.page in (f"{row.name}.md", None) for row in rows)
     told = [True, True, any(row.name != row.example for row in rows), len(pages) > 1 and not named]

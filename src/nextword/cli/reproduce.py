@@ -40,8 +40,8 @@ class ReproduceOptions(Settings):
         list[str] | None,
         typer.Argument(metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...", autocompletion=complete_table),
     ] = None
-    """Tables to reproduce, or papers (all their tables), followed by settings that override those of every
-    experiment. Without arguments, all tables are listed with their running times."""
+    """Tables to reproduce, or papers (all their tables), followed by settings that override those of every experiment.
+    Without arguments, all tables are listed with their running times."""
     scale: Literal["small", "pretrained", "paper"] = "small"
     """small: models trained here in minutes. pretrained: SmolLM2-135M, in hours on two cores. paper: the paper's models
     and data, on a GPU."""
@@ -59,10 +59,10 @@ class ReproduceOptions(Settings):
 @plain_errors
 @option_groups
 def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanOptions) -> None:
-    """Measure the numbers of a paper's table, show them beside the published ones, and test the paper's claims.
+    """Measure the numbers of a paper's table, show them next to the published ones, and test the paper's claims.
 
-    Trains each model needed once, evaluates it, and writes the table as JSON and HTML. Running the command again does
-    only the unfinished runs.
+    Trains each model that is needed once, evaluates it, and writes the table as JSON and HTML. If you run the command
+    again, it does only the unfinished runs.
 
     nextword reproduce histalign/table-1 --data DATA
 

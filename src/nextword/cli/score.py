@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
-"""A folder with one of these files is taken for a model, even if it is incomplete."""
+"""If a folder has one of these files, it counts as a model, even if it is incomplete."""
 
 
 class ScoreOptions(ScoreSettings):
@@ -129,7 +129,7 @@ def score(  # noqa: PLR0913  (its options)
         _expect_same(out, models, texts, fields, settings)
     console = Console()
 
-    # not before: an error of typing waits for nothing heavy
+    # imported only here, so that an error in the arguments appears immediately
     from nextword.cli.parts.watch import watching
     from nextword.inference.scoring.measurement.data_files import read_texts
 
@@ -169,7 +169,7 @@ def _stored_test(states: Path, settings: ScoreOptions) -> tuple[GivenTexts, list
 
 
 def _expect_nothing_else(texts: list[str], fields: dict[str, str], settings: ScoreOptions) -> None:
-    """Raise ValueError if texts or windows are given in addition to stored states, which have their own."""
+    """Raise ValueError if texts or windows are given in addition to stored states, which have their own texts."""
     given = {
         "DATA": texts,
         "--field": fields,
@@ -189,7 +189,7 @@ def told_apart(
     """Split the command line into models (by name) and data.
 
     Raises:
-        ValueError: If an argument is neither, if there is no model or no data, or if two models have the same name.
+        ValueError: If an argument is neither a model nor data, there is no model or no data, or models share a name.
     """
     named: dict[str, str] = {}
     texts: list[str] = []
@@ -221,7 +221,7 @@ def _is_data(word: str) -> bool:
 
     path = Path(word).expanduser()
     if path.is_dir():
-        # the folder of a comparison is not a model either; what looks at models names those in it
+        # the folder of a comparison is not data; the code that checks models names the models in it
         return not any(any(path.glob(name)) for name in (*MODEL_FILES, f"*{GGUF}", COMPARED_MODELS))
     if path.exists():
         return not is_gguf(path)
@@ -248,7 +248,7 @@ def _add(named: dict[str, str], word: str) -> None:
 def _expect_same(
     out: Path, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
 ) -> None:
-    """Raise ValueError if ``out`` holds a score of other models, data or settings, before anything is computed."""
+    """Raise ValueError, before anything is computed, if ``out`` has a score of other models, data or settings."""
     from nextword.results.records import ScoreResults
     from nextword.runtime.corpora.output_files import expect_results_folder
     from nextword.runtime.resumable import expect_same, set_ones

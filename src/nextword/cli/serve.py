@@ -56,5 +56,5 @@ def serve(
     def say(address: str) -> None:
         console.print(f"{opened.name} at {address} (Ctrl-C stops it)", highlight=False)
 
-    with contextlib.suppress(KeyboardInterrupt):  # the server has stopped by then
+    with contextlib.suppress(KeyboardInterrupt):  # raised only after the server has stopped
         run(opened, settings, say)

@@ -27,21 +27,20 @@ class TrainOptions(Settings):
 
     words: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...")] = None
     """A TOML file, followed by settings that override it: training.steps=500, training.learning_rate=1e-4,
-    training.bf16=true,
-    training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
+    training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
     data: str | None = None
     """Training data (running text, source-target pairs or tables), required here or in the recipe: a file, a folder
     or a name on the hub."""
     model: str | None = None
-    """Model, required here or in the recipe: a folder or hub name; 'small' or 'small-t5' creates a small new one."""
+    """Model, required here or in the recipe: a folder or hub name. 'small' or 'small-t5' creates a small new model."""
     states: str | None = None
-    """Folder of stored states ('nextword states build'), used instead of data and model to train only the head."""
+    """Folder of stored states ('nextword states build'). They replace data and model, and only the head is trained."""
     report_to: list[str] | None = None
     """Experiment tracker: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
-    """Shard the model over the processes that torchrun has started (FSDP2). Takes no value."""
+    """Shard the model over the processes that torchrun has started (FSDP2). This option takes no value."""
     shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
-    """Shard the output embedding over the processes that torchrun has started (vocab-parallel). Takes no value."""
+    """Shard the output embedding over the processes that torchrun has started (vocab-parallel). It takes no value."""
     out: Path | None = None
     """Folder for the trained model."""
     method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
@@ -67,7 +66,7 @@ OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "e
 def train(asked: TrainOptions) -> None:
     """Train one model, evaluate it, check its probabilities, and save it in a folder that 'nw.load' reads.
 
-    After an interruption, the same command resumes; if training has finished, it does nothing.
+    After an interruption, the same command resumes. If training has finished, it does nothing.
 
     nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
 

@@ -65,38 +65,38 @@ def evaluate(  # noqa: PLR0913  (its options)
 ) -> EvaluationResults:
     r"""Compute metrics of generated texts. ``docs/file-formats.md`` describes samples files.
 
-    Outputs of model-based metrics are stored next to each samples file, in a folder with the file's name and the ending
-    ``.features``, so that an interrupted evaluation resumes. ``features`` sets another folder for all files.
+    The outputs of model-based metrics are stored, so that an interrupted evaluation resumes. By default they are next
+    to each samples file, in a folder with the file's name and the ending ``.features``.
 
     Args:
         systems: Samples files of each system by its name, one file per seed; a single path is one system, named after
             the file.
-        metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the name under ``"metric"``; ``"all"``
-            means every metric whose fields the samples have and that needs no large model.
-        draws: Number of consecutive files that one trained model generated with different sampling seeds. The interval
-            of a system is over its models (each counts with the mean of its files), or over the files if there is one
-            model.
-        tokenizer: Path or hub name of the tokenizer whose tokens are counted; None: the samples' own token ids, else
-            words.
+        metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the name under ``"metric"``. ``"all"``
+            means every metric that needs no large model and whose fields are in the samples.
+        draws: Number of consecutive files that one trained model generated with different sampling seeds. If a system
+            has several models, its interval is over the models, and each model counts with the mean of its files. If
+            it has one model, the interval is over the files.
+        tokenizer: Path or hub name of the tokenizer whose tokens are counted. None: count the samples' own token ids,
+            or words if the samples have no ids.
         special: Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named.
         fields: Names that the files use for fields of a sample, for instance ``{"text": "prediction"}``.
         plain_text: How plain-text files are split: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
-            lines); None: blocks if the file has a blank line between texts, else lines. Blank lines at both ends are
-            ignored.
-        references: File of human references, one per text, in the same order, for all systems; None: the references of
-            the samples, if any.
+            lines). None: blocks if the file has a blank line between texts, otherwise lines. Blank lines at the
+            beginning and the end of a file are ignored.
+        references: File of human references for all systems, with one reference per text, in the same order. None: the
+            references in the samples, if there are any.
         features: Folder for the outputs of model-based metrics; None: next to each samples file.
         human: Whether to score the first references too, as if a system had generated them.
-        paired: Whether to run paired tests between systems, which need the same prompts in the same order.
+        paired: Whether to run paired tests between systems. The tests need the same prompts in the same order.
         wins: Keys of the values that are compared when systems are ranked; None: each metric's default keys.
         resamples: Bootstrap resamples, 100 or more.
         permutations: Permutations of the paired tests, 100 or more.
         seed: Random seed of the bootstrap and of the permutation tests.
         device: Device of the models that a metric runs, such as ``"cuda"``.
-        batch_size: Texts per forward pass of such a model.
+        batch_size: Texts per forward pass of a metric's model.
         processes: Number of processes, each of which evaluates one samples file at a time; None: this process only.
         progress: Function called with the stage's name, the number of finished items and their total (0: unknown).
-        command: Command line that repeats the evaluation, for the record.
+        command: Command line that repeats the evaluation; it is stored in the results.
 
     Returns:
         All values with intervals, the human baseline, paired tests and the ranking.
@@ -197,7 +197,7 @@ def _expect_files(systems: Mapping[str, Any]) -> None:
     """Raise ValueError if texts are given instead of samples files."""
     for name, files in systems.items():
         for file in files if isinstance(files, list | tuple) else ():
-            # a file has an ending without white space, and names of files rarely have several words without one
+            # a file name has an ending without white space; without an ending, it rarely has several words
             is_text = isinstance(file, str) and " " in file and not re.search(r"\.\w+$", file)
             if isinstance(file, Mapping) or (is_text and not (len(file) < 200 and Path(file).exists())):
                 raise ValueError(
@@ -218,7 +218,7 @@ def _of_plain_text(readings: Sequence[ReadSamples]) -> str:
 
 
 def _expect_different_seeds(readings: Mapping[str, list[ReadSamples]], draws: int) -> None:
-    """Raise ValueError if two models of a system have identical files. Files of one model may be identical."""
+    """Raise ValueError if files of two models of a system are identical. Two files of one model may be identical."""
     for name, runs in readings.items():
         seen: dict[tuple[str, ...], Path] = {}
         for begin in range(0, len(runs), draws):
@@ -260,13 +260,13 @@ class UnitTokens(Unit):
         self._tokenizer = tokenizer = load_tokenizer(path, "tokenizer")
         self.name = f"tokens of {path.rstrip('/').rpartition('/')[2]}"
         self.size = len(tokenizer)
-        # An unknown or masked token stands for text; these three do not.
+        # These three tokens are not text. An unknown or masked token stands for text.
         ends = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
         self.special = frozenset(token for token in ends if token is not None)
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``."""
-        # verbose=False: a text longer than a model's limit is not an error where only its tokens are counted.
+        # verbose=False: no warning about texts longer than a model's limit, because no model reads them here
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
@@ -275,10 +275,10 @@ class UnitTokens(Unit):
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
-    """The unit that is counted: tokens of the named tokenizer, else the samples' own ids, else words.
+    """The unit that is counted: tokens of the named tokenizer, or the samples' own ids, or words if there are no ids.
 
-    If a tokenizer is named and the samples have token ids, the ids must be those of the tokenizer; they are not
-    checked.
+    If a tokenizer is named and the samples have token ids, the ids must come from this tokenizer. The function does not
+    check this.
     """
     if tokenizer is not None:
         return UnitTokens(tokenizer)

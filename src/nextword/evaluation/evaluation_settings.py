@@ -1,4 +1,4 @@
-"""Settings of an evaluation."""
+"""Settings of an evaluation of generated texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nextword.settings.config import Seed, Settings
 from nextword.settings.setting_names import either, named
 
 ALL = "all"
-"""Value of ``metrics`` that means every metric whose fields the samples have."""
+"""Value of ``metrics`` that means every metric whose fields are in the samples."""
 
 
 class EvaluateConfig(Settings):
@@ -21,29 +21,29 @@ class EvaluateConfig(Settings):
     systems: dict[str, list[str]] = Field(min_length=1)
     """Samples files of each system by its name, one file per seed."""
     draws: int = Field(default=1, ge=1)
-    """Number of consecutive files that one trained model generated with different sampling seeds. The interval of a
-    system is over its models (each counts with the mean of its files), or over the files if there is one model."""
+    """Number of consecutive files that one trained model generated with different sampling seeds. With several models,
+    a system's interval is over the models (each counts with its files' mean), with one model over its files."""
     metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
-    """Specs such as "self-bleu:2,3", or mappings of settings with the name under "metric"; "all" means every metric
-    whose fields the samples have and that needs no large model."""
+    """Specs such as "self-bleu:2,3", or mappings of settings with the name under "metric". "all" means every metric
+    that needs no large model and whose fields are in the samples."""
     tokenizer: str | None = None
-    """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, else words."""
+    """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, or else words."""
     special: list[int] = Field(default=[])
     """Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named."""
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
     plain_text: PlainText | None = None
     """How plain-text files are split: "lines" (one text per line) or "blocks" (separated by blank lines); none: blocks
-    if the file has a blank line between texts, else lines."""
+    if the file has a blank line between texts, otherwise lines."""
     references: str | None = None
-    """File of human references, one per text, in the same order, for all systems; none: the references of the samples,
-    if any."""
+    """File of human references for all systems, with one reference per text, in the same order; none: the references
+    in the samples, if there are any."""
     features: str | None = None
     """Folder for the outputs of model-based metrics; none: next to each samples file."""
     human: bool = True
     """Whether to score the first references too, as if a system had generated them."""
     paired: bool = True
-    """Whether to run paired tests between systems, which need the same prompts in the same order."""
+    """Whether to run paired tests between systems. The tests need the same prompts in the same order."""
     wins: list[str] | None = None
     """Keys of the values that are compared when systems are ranked; none: each metric's default keys."""
     resamples: int = Field(default=RESAMPLES, ge=100, le=MOST_DRAWS)
@@ -55,9 +55,9 @@ class EvaluateConfig(Settings):
     device: str = "cpu"
     """Device of the models that a metric runs, such as "cuda"."""
     batch_size: int = Field(default=32, ge=1)
-    """Texts per forward pass of such a model."""
+    """Texts per forward pass of a metric's model."""
     processes: int | None = Field(default=None, ge=1, le=1024)
-    """Number of processes, each of which evaluates one samples file at a time; none: this process only."""
+    """Number of processes. Each evaluates one samples file at a time; none: this process only."""
 
     @field_validator("systems", mode="before")
     @classmethod

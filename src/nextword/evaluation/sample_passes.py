@@ -1,4 +1,4 @@
-"""One pass over a samples file: every metric reads every sample once, and the references as a system."""
+"""One pass over a samples file. Every metric reads every sample once, and the references as if they were a system."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
 from nextword.runtime import optional_libraries as extras
 
 Watch = Callable[[str, int, int], None]
-"""Progress function: called with a name, the number of finished items and their total."""
+"""Progress function. It gets a name, the number of finished items and the number of all items."""
 
 
 ASKED = (
     "id", "prompt", "prompt_token_ids", "references", "reference_token_ids", "target_token_ids", "right_token_ids",
 )  # fmt: skip
-"""Fields that must be equal for the same example of different systems. The document is not included, because systems
+"""Fields that must be equal if different systems have the same example. The document is not included, because systems
 may have received different excerpts."""
 
 
 def _digest(value: object) -> int:
-    """A hash that is the same in every process, unlike Python's own."""
+    """A hash that is the same in every process, which Python's own hash is not."""
     return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest())
 
 
@@ -45,7 +45,7 @@ NOTHING_ASKED = tuple(_digest(None) for _ in ASKED)
 
 @dataclass(frozen=True)
 class PassScores:
-    """Scores of one pass; can be pickled."""
+    """Scores of one pass. They can be pickled."""
 
     scores: dict[str, Score]
     """Scores by key."""
@@ -54,15 +54,15 @@ class PassScores:
     samples: int
     """Number of samples."""
     votes: tuple[str, ...]
-    """Keys that are compared when systems are ranked."""
+    """Keys of the values that are compared when systems are ranked."""
 
     def result(self, watch: Watch) -> PassScores:
-        """Return these scores; the same interface as ``MetricColumn``, for a column from another process."""
+        """Return these scores. ``MetricColumn`` has the same method; this one is for results of another process."""
         return self
 
 
 class MetricColumn:
-    """The metrics of one column of the table, while samples are read."""
+    """The metrics of one column of the table while samples are read."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
         self._metrics: dict[str, Metric] = {c.metric: registry.get(c.metric)(c, setup) for c in configs}
@@ -103,13 +103,13 @@ class ReadSamples:
     path: Path
     sha256: str
     plain_text: PlainText | None
-    """How the plain text was split into texts; None for JSON lines."""
+    """How the plain text was split into texts. None for JSON lines."""
     system: MetricColumn | PassScores
     """Metrics of the generated texts."""
     human: MetricColumn | PassScores
-    """Metrics of the human references; empty without references."""
+    """Metrics of the human references. Empty if there are no references."""
     prompts: list[tuple[int, ...]]
-    """For each sample, a digest of each field in ``ASKED``."""
+    """For each sample, a hash of each field in ``ASKED``."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def read_files(
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)
         return
-    from nextword.runtime.workers import workers  # imports torch, which other evaluations may do without
+    from nextword.runtime.workers import workers  # imports torch, which is needed only for several processes
 
     tasks = (partial(_measured, path, config.human and not number) for number, (_, path) in enumerate(paths))
     at_work = workers(partial(_as_given, metrics, setup, config), min(config.processes, len(paths)))
@@ -142,11 +142,11 @@ def read_files(
 
 
 def told(watch: Watch, name: str) -> Watch:
-    """A progress function that adds a name."""
+    """A progress function that adds ``name`` to the stage."""
     return lambda what, done, total: watch(f"{name}: {what}", done, total)
 
 
-# -- In a process of its own a file is read and measured there; what all files have in common is sent once.
+# -- Evaluation in several processes: each reads and measures a file. Data for all files are sent to a process once.
 
 _Shared = tuple[Sequence[MetricConfig], Setup, EvaluateConfig]
 
@@ -196,7 +196,7 @@ def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricCon
     return [config for config, metric in metrics if metric.scores_people and not _lacking(metric, first)]
 
 
-# -- Which metrics are measured: those asked for, or all that can be.
+# -- The metrics to compute: those that the user names, or all that can be computed.
 
 EITHER = {
     "tokens": ("token_ids", "text"),
@@ -204,7 +204,7 @@ EITHER = {
     "reference_tokens": ("reference_token_ids", "references"),
     "predictions": ("target_ranks", "predicted_token_ids"),
 }
-"""Requirements that either of two fields satisfies."""
+"""Requirements that are satisfied by either of two fields."""
 
 
 def _lacking(metric: type[Metric], sample: Sample) -> list[str]:
@@ -219,7 +219,7 @@ def _has(sample: Sample, field: str) -> bool:
 
 
 def not_installed(metric: type[Metric]) -> str | None:
-    """The metric's missing modules and how to install them; None if all are installed."""
+    """The metric's missing modules, and how to install them. None if all are installed."""
     absent = extras.missing(metric.packages)
     return f"needs {', '.join(absent)}, which is not installed ({extras.install('metrics')})" if absent else None
 
@@ -227,7 +227,7 @@ def not_installed(metric: type[Metric]) -> str | None:
 def chosen(
     asked: Sequence[str | dict[str, Any]], firsts: Sequence[Sample]
 ) -> tuple[list[MetricConfig], dict[str, str]]:
-    """The metrics to compute, and those that "all" leaves out, with the reason.
+    """The metrics to compute, and the metrics that "all" leaves out, with the reason.
 
     ``firsts`` are the first samples of all files, which show the available fields.
 

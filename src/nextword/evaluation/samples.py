@@ -1,4 +1,4 @@
-"""Read samples files: one JSON object per line, or plain text. Errors name file and line, and no line is skipped."""
+"""Reads samples files: JSON lines, or plain text. Errors name the file and the line, and no line is skipped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import either, named
 
 PlainText = Literal["lines", "blocks"]
-"""How plain text is split: one text per line, or texts separated by blank lines."""
+"""How plain text is split: into one text per line, or into texts separated by blank lines."""
 
 _BEGINS_AS_JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[{\]])')
 
@@ -34,13 +34,13 @@ def read_samples(
 ) -> Iterator[Sample]:
     """Yield the samples of a file.
 
-    ``fields`` maps fields of a sample to the file's names, such as ``{"text": "prediction"}``; ``digest`` is a
-    checksum that is updated with all bytes. ``plain_text`` sets how plain text is split (None: see ``plain_text_of``).
-    ``references`` is a file of human references, one per text, in the same order.
+    ``fields`` maps fields of a sample to the file's names, such as ``{"text": "prediction"}``. ``digest`` is a checksum
+    that is updated with all bytes. ``plain_text`` sets how plain text is split (None: see ``plain_text_of``).
+    ``references`` is a file of human references, with one reference per text, in the same order.
 
     Raises:
-        ValueError: If the file does not exist or is empty, a line is not a sample, or the number of references differs;
-            the message names file and line.
+        ValueError: If the file does not exist or is empty, a line is not a sample, or the number of references differs.
+            The message names the file and the line.
     """
     renamed = dict(fields or {})
     for field in renamed:
@@ -63,11 +63,11 @@ def read_samples(
 
 
 def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | None:
-    """How a plain-text file is split into texts; None for a file of JSON lines.
+    """How a plain-text file is split into texts. None for a file of JSON lines.
 
-    A file is plain text if neither its name (``.jsonl`` and the like) nor its first characters are those of JSON lines.
+    A file is plain text if neither its name (such as ``.jsonl``) nor its first characters show JSON lines.
 
-    By default it is split at blank lines if there is a blank line between two texts, else at every line.
+    By default it is split at blank lines if there is a blank line between two texts, otherwise at every line.
 
     Raises:
         ValueError: If the file is another kind of table or cannot be read.
@@ -88,7 +88,7 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
 
 
 def counted_texts(path: Path, count: int, cut: PlainText | None) -> str:
-    """The number of texts in a file, for a message, with a hint on the other way to split it."""
+    """The number of texts in a file, for a message, with a hint at the other way of splitting."""
     other = either("--set plain_text=lines", "plain_text='lines'")
     how = f" (split at blank lines; {other}: one per line)" if cut == "blocks" else ""
     return f"{path} has {count} {'text' if count == 1 else 'texts'}{how}"
@@ -97,7 +97,7 @@ def counted_texts(path: Path, count: int, cut: PlainText | None) -> str:
 def _beside(
     samples: Iterator[tuple[str, Sample]], references: Path, path: Path, wanted: PlainText | None
 ) -> Iterator[tuple[str, Sample]]:
-    """Yield each sample with the text at the same position in another file as its reference."""
+    """Yield each sample with its reference, which is the text at the same position in another file."""
     cut = plain_text_of(references, wanted)
     people = _placed(references, {}, cut, None)
     for number, pair in enumerate(zip_longest(samples, people)):
@@ -127,9 +127,9 @@ def _beside(
 def _placed(
     path: Path, renamed: Mapping[str, str], cut: PlainText | None, digest: Digest | None
 ) -> Iterator[tuple[str, Sample]]:
-    """The samples with file and line, from JSON lines (``cut`` is None) or plain text without the final newline.
+    """The samples with file and line, from JSON lines (``cut`` is None) or from plain text without the final newline.
 
-    Blank lines at both ends of plain text are ignored.
+    Blank lines at the beginning and the end of plain text are ignored.
     """
     if cut is None:
         for line in json_lines(path, digest=digest):
@@ -152,7 +152,7 @@ def _placed(
 
 
 def _without_blank_ends(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Remove blank lines at both ends, which editors add. Blank lines between texts are empty texts."""
+    """Remove blank lines at the beginning and the end, which editors may add. Others are empty texts."""
     begun, blank = False, list[tuple[int, str]]()
     for line in lines:
         if not line[1].strip():
@@ -171,7 +171,7 @@ def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> 
                 f"{place}: must have '{key}', because of {renaming(field, key)}.{did_you_mean(key, content)} "
                 f"The line has: {', '.join(content)}."
             )
-    # All at once, so that two fields may swap keys or read the same one.
+    # all fields are renamed at the same time, so that two fields may swap keys or read the same key
     content = {key: value for key, value in content.items() if key not in renamed.values()} | {
         field: content[key] for field, key in renamed.items()
     }

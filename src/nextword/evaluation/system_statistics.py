@@ -1,4 +1,4 @@
-"""From the scores of all passes to a record: means over models, intervals, paired tests, ranking."""
+"""Makes a record from the scores of all passes: means over models, intervals, paired tests and ranking."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _system(name: str, files: list[SampleFile], measures: dict[str, Measure], dr
     values = {}
     for key in measures:
         found = [file.values[key] for file in files if key in file.values]
-        if len(found) == len(files):  # a mean over the files that have it would flatter the system
+        if len(found) == len(files):  # a mean over only some files could make the system look better
             mean, interval = over_models([value.value for value in found], draws)
             low, high = interval or (None, None)
             n = sum(value.n for value in found)
@@ -135,7 +135,7 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
 
 
 def pair_records(tests: Sequence[tuple[str, str, str, PairedTest]]) -> list[PairRecord]:
-    """Paired tests of one measure, Holm-corrected for the number of pairs."""
+    """Paired tests of one measure, with Holm's correction for the number of pairs."""
     records = []
     corrected = holm([test.p_permutation for *_, test in tests])
     for (measure, first, second, test), p in zip(tests, corrected, strict=True):
@@ -150,13 +150,13 @@ def pair_records(tests: Sequence[tuple[str, str, str, PairedTest]]) -> list[Pair
 
 
 def _pooled(runs: list[Pass]) -> dict[str, Statistic]:
-    # A prompt stays one unit of drawing, whatever number of seeds.
+    # a prompt is one unit of resampling, for any number of seeds
     columns = [
         {key: score.statistic for key, score in one.measured.scores.items() if score.statistic is not None}
         for one in runs
     ]
     shared = [key for key in columns[0] if all(key in column for column in columns)]
-    # A mean, not a sum: a prompt weighs the same in every system, so that systems can be swapped.
+    # the mean and not the sum, so that a prompt has the same weight in every system and systems can be swapped
     return {
         key: Statistic(np.mean([column[key].parts for column in columns], axis=0), columns[0][key].combine)
         for key in shared
@@ -180,11 +180,11 @@ def _wins(
     values = {system.name: {key: value.value for key, value in system.values.items()} for system in systems}
     of_humans = {} if human is None else {key: value.value for key, value in human.values.items()}
     ranked = wins(values, goals, of_humans, voting)
-    # without human references no measure of diversity has a goal, so there may be no vote
+    # without human references no diversity metric has a goal, so there may be no votes
     return ranked if ranked.measures else None
 
 
-# -- Pairwise majority: a system beats another that is worse in the majority of the measures (F2-Softmax, table 9).
+# -- Pairwise majority: a system beats another if it is better in the majority of the metrics (F2-Softmax, table 9).
 
 Values = Mapping[str, float]
 """Value of each metric, by key."""
@@ -193,17 +193,16 @@ Values = Mapping[str, float]
 def wins(
     systems: Mapping[str, Values], goals: Mapping[str, Goal], human: Values, voting: Sequence[str] | None = None
 ) -> Wins:
-    """Compare all pairs of systems, and rank systems by the comparisons won.
+    """Compare all pairs of systems, and rank systems by the comparisons that they won.
 
-    In a pair, each metric that both systems have counts for the better one. If the goal is the human value, the metric
-    counts for the system closer to it, and only if the human value is known.
+    In a pair, each metric that both systems have is a vote for the better system. If the goal is the human value, the
+    vote is for the system that is closer to it, and there is a vote only if the human value is known.
 
-    ``goals`` are the better directions by key; a metric without a goal never counts. ``voting`` are the keys that
-    count;
-    None: all with a goal.
+    ``goals`` has for each key which values are better. A metric without a goal has no vote. ``voting`` has the keys of
+    the metrics that vote. None: all metrics with a goal.
 
     Returns:
-        The comparisons of all pairs, in order, and the ranking by wins, then losses; ties share a rank.
+        The comparisons of all pairs, in order, and the ranking by wins, then losses. Equal systems share a rank.
 
     >>> table = {"a": {"ppl": 20.0, "rep": 0.1}, "b": {"ppl": 25.0, "rep": 0.5}}
     >>> result = wins(table, {"ppl": "lower", "rep": "human"}, {"rep": 0.2})
@@ -218,7 +217,7 @@ def wins(
         for key in usable:
             if key in systems[first] and key in systems[second]:
                 a, b = (_cost(systems[name][key], goals[key], human.get(key)) for name in (first, second))
-                # Rounding decides nothing: 0.3 and 0.1 are as far from 0.2.
+                # with a tolerance, because rounding must not decide (0.3 and 0.1 are equally far from 0.2)
                 count[0 if math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) else (a < b) - (a > b)] += 1
         duels.append(Duel(first=first, second=second, won=count[1], lost=count[-1], tied=count[0]))
     voted = [key for key in usable if any(key in values for values in systems.values())]
@@ -226,7 +225,7 @@ def wins(
 
 
 def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
-    """Rank systems by the comparisons won among them; comparisons with other systems do not count.
+    """Rank systems by the comparisons won among them. Comparisons with other systems do not count.
 
     Systems with equal wins and losses share a rank.
     """

@@ -1,1 +1,1 @@
-"""Experiments: tasks, training, comparisons of heads and objectives, recipes, and the papers' tables."""
+"""Experiments: tasks, training, comparisons of heads and objectives, recipes, and the tables of papers."""

@@ -1,4 +1,4 @@
-"""Builds stores of states: one pass of a backbone over rows, by shards, resumed where it was killed."""
+"""Builds stores of states: the backbone reads all rows once, shard by shard, and a killed build can be resumed."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from nextword.settings.version import __version__
 
 @dataclass(frozen=True)
 class StatesSettings:
-    """How a store of states is built; all settings but the last two determine its content.
+    """How a store of states is built. All settings except ``batch_size`` and ``processes`` determine its content.
 
     Attributes:
-        precision: Precision of the states on disk; None: that of the model's weights, but float16 for float32.
-        layers: Number of hidden states stored per token; a head ``+mi:KxL`` reads K of them.
-        shard_tokens: Tokens per shard; a killed build loses at most this number per process.
+        precision: Precision of the states on disk. None: the precision of the model's weights, but float16 for float32.
+        layers: Number of hidden states stored per token. A head with ``+mi:KxL`` reads K of them.
+        shard_tokens: Tokens per shard. If a build is killed, each process loses at most this number of tokens.
         batch_size: Rows per pass of the model.
-        processes: Number of processes, each with its own copy of the model; None: this process.
+        processes: Number of processes, each with its own copy of the model; None: only this process.
     """
 
     precision: Precision | None = None
@@ -74,19 +74,19 @@ def build_states(
     If a build was killed, the same call resumes it with the missing shards.
 
     Args:
-        model: A model of transformers or ours; with several processes its folder or hub name.
-        rows: The rows to encode, independent of each other. Equal rows are stored once.
+        model: A model of transformers or nextword. For several processes, give its folder or hub name.
+        rows: The rows to encode. They are independent of each other. Equal rows are stored once.
         out: Folder of the store.
         settings: How the store is built; None: the defaults.
         task: The task that made the rows.
-        text_rows: Number of first rows that are one text without gaps; from these the head ``knn`` can retrieve.
+        text_rows: Number of first rows that are one text without gaps. The head ``knn`` can retrieve from these rows.
         command: The command that the user started, for messages.
-        progress: Called with the numbers of finished tokens and of all tokens, first with 0 finished ones.
+        progress: Function that receives the number of finished tokens, at first 0, and the number of all tokens.
 
     Raises:
-        ValueError: No row, a model with a conditioner, a folder with another store, another process that builds it,
-            states that are NaN or beyond the precision, or a setting that does not fit.
-        DiskFullError: There is no room for it; finished shards stay.
+        ValueError: If there is no row, the model has a conditioner, the folder has another store, another process
+            builds the store, states are NaN or too large for the precision, or a setting does not fit.
+        DiskFullError: If there is not enough disk space. Finished shards stay.
     """
     chosen, folder = settings or StatesSettings(), Path(out)
     opened = OpenedModel.of(model)
@@ -141,7 +141,7 @@ _PRECISIONS: dict[torch.dtype, Precision] = {
 def _write_datastore(
     folder: Path, opened: OpenedModel, text: Sequence[TokenRow], origin: StatesOrigin, shards: Sequence[StatesShard]
 ) -> None:
-    """Writes that the states of a text are the keys of a datastore, and by which states the model is known again."""
+    """Writes the files that make the states of a text a datastore, and the states that identify the model."""
     probe = probed_rows(opened.model)[-1]
     ((_, found),) = row_states(opened, [probe], 0, 1)
     write_array(folder / PROBE, found.states.float().numpy())
@@ -185,7 +185,7 @@ def _written(
 ) -> StatesShard:
     found, done = dict[int, RowStates](), 0
     for at, states in row_states(opened, rows, settings.layers, settings.batch_size):
-        if not bool(torch.isfinite(states.states).all()):  # said at once: a shard of a large model takes hours
+        if not bool(torch.isfinite(states.states).all()):  # checked here, because a shard of a large model takes hours
             fault = weights_at_fault(opened.model.backbone)
             raise ValueError(f"model: {fault or 'must give finite hidden states (it gives NaN or infinite ones)'}")
         found[at], done = states, done + len(rows[at].ids)
@@ -194,28 +194,28 @@ def _written(
     return write_shard(folder, number, rows, [found[at] for at in range(len(rows))], precision)
 
 
-# -- The one pass and the one builder of all stores of states; a datastore has them too.
+# -- The functions that build all stores of states, datastores included.
 
 Row = TypeVar("Row")
 Facts = TypeVar("Facts", bound=Record)
 
 Told = Callable[[int], None]
-"""Told how much is done."""
+"""Function that receives the finished amount."""
 
 Make = Callable[[Path, int, Sequence[Row], Told | None, OpenedModel], Facts]
-"""Computes and writes a shard: its folder, its number, its rows, the receiver of progress, the model."""
+"""Function that computes and writes a shard: its folder, number and rows, the receiver of progress, and the model."""
 
 
 @contextmanager
 def building(
     model: AnyModel, opened: OpenedModel, folder: Path, origin: Record, processes: int | None, command: str
 ) -> Iterator[Workers[OpenedModel]]:
-    """Locks the folder within this block, so that no other process builds in it; yields the workers.
+    """Locks the folder in this block, so that no other process builds in it, and yields the workers.
 
     Raises:
-        ValueError: Several processes for a model in memory, another process builds in the folder, or it has a store of
-            another origin.
-        DiskFullError: There is no room for what the block writes.
+        ValueError: If several processes should use a model in memory, another process builds in the folder, or the
+            folder has a store of another origin.
+        DiskFullError: If there is not enough disk space.
     """
     asked: Workers[OpenedModel] = ThisProcess(lambda: opened)
     if processes is not None:
@@ -228,7 +228,7 @@ def building(
 
 
 def in_shards(rows: Iterable[Row], least: int, size: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """Groups rows into shards whose sizes add up to at least ``least``; the last shard may be smaller."""
+    """Groups rows into shards. The sizes of a shard's rows sum to at least ``least``, except in the last shard."""
     gathered: list[Row] = []
     count = 0
     for row in rows:
@@ -250,9 +250,9 @@ def made_shards(
     size: Callable[[Facts], int],
     told: Told,
 ) -> list[Facts]:
-    """The facts of all shards; shards that a killed build has finished are kept, the others are computed.
+    """The facts of all shards. Shards that an earlier build has finished are kept, and the others are computed.
 
-    ``told`` receives the size of all shards so far, and if this process computes also the progress within a shard.
+    ``told`` receives the size of all shards so far. If this process computes, it also gets progress within a shard.
     """
     made, done = list[Facts](), 0
 
@@ -284,9 +284,9 @@ def _made(
 def row_states(
     opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int
 ) -> Iterator[tuple[int, RowStates]]:
-    """Yields, with the row's number, the input of the output layer and the last hidden states at each token."""
+    """Yields each row's number with the input of the output layer and the last hidden states at each of its tokens."""
     model: Any = opened.model
-    order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # of like lengths: little padding
+    order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # rows of similar length need little padding
     with inference_mode_of(model):
         for first in range(0, len(order), batch_size):
             some = order[first : first + batch_size]

@@ -57,24 +57,24 @@ def attach(
 ) -> NextWordModel:
     """Attaches a head to your model, and optionally a conditioner for an auxiliary text.
 
-    The model is wrapped, not copied: the result shares its weights. If the model already has a head, the head is
-    replaced; its conditioner stays unless another is given.
+    The model is wrapped, not copied: the result shares its weights. If the model already has a head, the new head
+    replaces it. An existing conditioner stays unless ``conditioner`` is given.
 
     Args:
         model: A transformers language model, decoder-only or encoder-decoder.
         head: Head spec such as ``"mos:3+mi"``, a dictionary of settings, or a typed config.
         objective: Objective spec such as ``"mle"`` or ``"histalign"``, a dictionary of settings, or a typed config.
         conditioner: Conditioner spec such as ``"bergpt"``, a dictionary of settings, or a typed config. Its setting
-            ``trains`` chooses the trained weights; all others are frozen. An output layer that is trained alone is
-            untied from the input embedding. None: no auxiliary text.
-        encoder: Encoder of the auxiliary texts, as a model, a folder or a hub name; it becomes part of the model.
+            ``trains`` chooses the weights to train; other weights are frozen. If the output layer is trained but not
+            the input embedding, the two are untied. None: no auxiliary text.
+        encoder: Encoder of the auxiliary texts, as a model, folder or hub name. It becomes part of the wrapped model.
 
-    The model predicts as well as before: initial values of the head are fitted to the model's states and scores on
-    random tokens, so that it changes little (``nextword.heads.safe_start``). Published initial values
-    (``"cache:published"``) can make an untrained model much worse; a warning then states the difference.
+    At first the wrapped model predicts almost as before: the head's initial values are fitted to the model's states and
+    scores on random tokens (``nextword.heads.safe_start``). With published initial values (``"cache:published"``) an
+    untrained model can predict much worse; a warning then states the difference.
 
     Returns:
-        A transformers model, with ``generate``, ``save_pretrained`` and ``distribution``; train it with Trainer.
+        A transformers model, with ``generate``, ``save_pretrained`` and ``distribution``. Trainer can train it.
 
     Raises:
         ValueError: If a head, objective or conditioner is unknown, if they cannot be combined, or if the model's scores
@@ -88,7 +88,7 @@ def attach(
     """
     chosen = _parsed(head)
     wrapped = _attached(model, chosen, parse_objective(objective), conditioner, encoder)
-    if chosen.published and chosen.as_published() is chosen:  # nothing was left to be fitted
+    if chosen.published and chosen.as_published() is chosen:  # then no initial value was fitted
         _warn_if_worse(wrapped)
     return wrapped
 
@@ -104,9 +104,9 @@ def attach_to_train(
 ) -> NextWordModel:
     """Attaches a head for training, with initial values that train well (docs/train.md).
 
-    A new small model starts with the published values: half-open gates, a joint cache at temperature 1. For a
-    pretrained model these would dominate its predictions, so initial values are fitted to the model, and a cache is
-    jointly normalised.
+    A new small model starts with the published values: half-open gates, a joint cache at temperature 1. In a pretrained
+    model these would dominate the predictions. So its initial values are fitted to the model, and a cache is jointly
+    normalised.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
@@ -182,7 +182,7 @@ def _attached(
 
 @contextmanager
 def _not_initialized_again(*models: PreTrainedModel | None) -> Iterator[None]:
-    """In this block transformers does not initialise these models' weights again or tie untied ones."""
+    """In this block transformers does not initialise these models' weights again, and does not tie untied weights."""
     parts = [part for model in models if model is not None for part in (*model.modules(), *model.parameters())]
     unmarked: list[Any] = [part for part in parts if not hasattr(part, "_is_hf_initialized")]
     for part in unmarked:
@@ -192,13 +192,13 @@ def _not_initialized_again(*models: PreTrainedModel | None) -> Iterator[None]:
             yield
     finally:
         for part in unmarked:
-            vars(part).pop("_is_hf_initialized", None)  # offloaded weights may have lost it when they were fetched
+            vars(part).pop("_is_hf_initialized", None)  # an offloaded weight may have lost the mark when it was loaded
 
 
 def _conditioning(
     model: PreTrainedModel, conditioner: ConditionerSpec | None, encoder: PreTrainedModel | str | Path | None
 ) -> tuple[PreTrainedModel | None, ConditionerConfig | None, Conditioner | None]:
-    """Encoder, settings, and the model's own conditioner if it stays; None for each that does not exist."""
+    """Encoder, settings, and the model's own conditioner if it stays; each is None if it does not exist."""
     own: Any = model if isinstance(model, NextWordModel) and model.conditioner is not None else None
     if conditioner is None:
         if encoder is not None:
@@ -214,13 +214,13 @@ def _conditioning(
     return own.auxiliary_encoder if encoder is None else load_encoder(encoder), settings, None
 
 
-_PROBE_LENGTH = 32  # tokens of a row that the head may see the model on before it starts
-_WORD = 5  # seen in place of a token that stands for a picture
-_NOTICED = 0.05  # nats per token from which on a start is said to hurt
+_PROBE_LENGTH = 32  # tokens per row on which the head may run the model before training
+_WORD = 5  # token that replaces tokens for images
+_NOTICED = 0.05  # loss in nats per token above which a warning about the head's initial values is logged
 
 
 def _prove(model: NextWordModel) -> None:
-    """Lets the head reject the model with a ValueError."""
+    """Raises the head's ValueError if the head does not fit the model."""
     with _probed(model) as context_of:
         model.next_word_head.validate_backbone(context_of, lambda: _fingerprint(model.backbone))
 
@@ -231,7 +231,7 @@ def _fingerprint(backbone: Any) -> str | None:
 
 
 def _warn_if_worse(model: NextWordModel) -> None:
-    """Logs a warning if chosen settings make the untrained model worse."""
+    """Logs a warning if the head's settings make the untrained model worse."""
     head = model.next_word_head
     with _probed(model) as context_of:
         context = context_of(probe_tokens(head.dimensions.vocab_size))
@@ -259,14 +259,14 @@ def probed_rows(model: NextWordModel) -> list[TokenRow]:
 def _probe_rows(model: NextWordModel, ids: Int[Tensor, "M"]) -> Int[Tensor, "R T"]:
     limit = getattr(model.config, "max_position_embeddings", None) or _PROBE_LENGTH
     length = min(_PROBE_LENGTH, limit, len(ids))
-    if model._wordless:  # pictures without pixels
+    if model._wordless:  # these tokens stand for images, and there are no pixels here
         ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
     return ids[: len(ids) // length * length].view(-1, length)
 
 
 @contextmanager
 def _probed(model: NextWordModel) -> Iterator[Callable[[Int[Tensor, "M"]], Context]]:
-    """In this block the head can run the model on its own tokens, in evaluation mode."""
+    """In this block the head can run the model, in evaluation mode, on tokens that the head chooses."""
 
     def context_of(ids: Int[Tensor, "M"]) -> Context:
         rows = _probe_rows(model, ids).to(device_of(model.get_input_embeddings()))
@@ -285,14 +285,14 @@ def load(
     encoder: PreTrainedModel | str | Path | None = None,
     **kwargs: Any,
 ) -> NextWordModel:
-    """Loads a saved model with its head, or an ordinary checkpoint to which ``head`` is attached.
+    """Loads a saved model with its head, or attaches ``head`` to an ordinary checkpoint.
 
     Args:
         path: Folder, GGUF file or hub name.
-        head: Head for a checkpoint without one, or instead of the saved one; None: the saved one, or ``softmax``.
-        objective: Objective instead of the saved one; None: the saved one, or ``mle``.
-        encoder: Encoder of auxiliary texts to use instead of the saved one, for instance one shared by several models;
-            it must be the encoder that the model was trained with.
+        head: Head for a checkpoint without a head, or instead of the saved head. None: the saved head, or ``softmax``.
+        objective: Objective instead of the saved objective. None: the saved objective, or ``mle``.
+        encoder: Encoder of auxiliary texts to use instead of the saved encoder, for instance to share it among several
+            models. It must be the encoder that the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Returns:
@@ -353,18 +353,18 @@ def load(
 
 
 def load_onto(states: str | Path, path: str | Path, dtype: torch.dtype | None = None) -> NextWordModel:
-    """A saved model on the stored states of its backbone: the head is loaded, the backbone is not.
+    """Loads the head of a saved model onto the stored states of its backbone; the backbone itself is not loaded.
 
     Args:
         states: Folder of the store.
-        path: Folder, GGUF file or hub name of the model; one without a head gets ``softmax``.
+        path: Folder, GGUF file or hub name of the model. A model without a head gets ``softmax``.
         dtype: Precision of the weights; None: as saved.
 
     Returns:
-        The model, in evaluation mode; it answers for the rows of the store alone.
+        The model, in evaluation mode. It can predict only on the rows of the store.
 
     Raises:
-        ValueError: No model there, one with a conditioner or with another backbone than the store's, or a damaged one.
+        ValueError: If there is no model, it has a conditioner or another backbone than the store, or it is damaged.
     """
     location = model_location(path)
     config: Any = from_pretrained(AutoConfig, location)
@@ -413,7 +413,7 @@ def _expect_the_saved_encoder(
     expect_same(model.config.auxiliary_encoder, model.auxiliary_encoder, f"{path}: the auxiliary encoder")
 
 
-# what readers raise on files that end too early; their classes live in packages we need not import for this
+# errors for files that end too early, by name, because their packages need not be imported here
 _UNREADABLE = frozenset({"SafetensorError", "JSONDecodeError", "UnpicklingError", "EOFError"})
 
 

@@ -1,4 +1,4 @@
-"""Writes a model card: what the model is, how to load it, how it was trained, and its metrics."""
+"""Writes a model card, which describes a model, how to load it, how it was trained, and its metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def card_text(config: Any, facts: CardFacts, title: str) -> str:
     Args:
         config: Configuration of a nextword model.
         facts: Further facts; unknown facts are left out of the card.
-        title: Model name used if the facts have no name, such as the name of the folder.
+        title: Model name to use if the facts have no name, for instance the name of the folder.
     """
     title = facts.title or title
     sections = [_what_it_is(config, facts), *_how_to_load_it(config, title), *_measured(facts), *_made_by(facts)]
@@ -137,18 +137,18 @@ def _fenced(text: str, language: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-# -- The block at the top of a model card, in YAML: what the Hub filters, links and ranks models by.
+# -- The YAML block at the top of a model card. The Hub uses it to filter, link and rank models.
 
 
 def hub_metadata(config: Any, facts: CardFacts, title: str) -> str:
-    """The metadata of the card without its enclosing lines; the arguments are those of ``card_text``."""
+    """The metadata of the card, without the lines before and after it. The arguments are those of ``card_text``."""
     task = "text2text-generation" if config.is_encoder_decoder else "text-generation"
     return ModelCardData(
         base_model=hub_name(facts.base_model or config.text_config.name_or_path),
         datasets=[name for data in facts.data if (name := hub_name(data.hub_name))] or None,
         eval_results=[_evaluation(result, task) for result in facts.results] or None,
         language=list(facts.language) or None,
-        library_name="transformers",  # its Auto classes load the model, and the Hub shows their lines
+        library_name="transformers",  # its Auto classes load the model, and the Hub then shows the lines to load it
         license=facts.license,
         model_name=title if facts.results else None,
         pipeline_tag=task,
@@ -168,8 +168,7 @@ def _evaluation(result: CardResult, task: str) -> EvalResult:
     )
 
 
-# -- What a model card says beside what the model's configuration says: where the model comes from, and how good it
-# is.
+# -- Facts for a model card that are not in the model's configuration: where the model comes from, and how good it is.
 
 
 class CardData(Record):
@@ -189,7 +188,7 @@ class CardResult(Record):
     metric: str
     """Identifier of the metric, for example "perplexity"."""
     data: CardData
-    """Data that it was measured on."""
+    """Data that the metric was measured on."""
     measured: MetricValue
     """The value with its unit, interval and number of cases."""
     title: str | None = None

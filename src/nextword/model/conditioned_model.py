@@ -1,4 +1,4 @@
-"""The auxiliary text of a wrapped model: its encoder, and the conditioner that passes its states to the decoder."""
+"""The encoder of a wrapped model's auxiliary text, and the conditioner, which passes its states to the decoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Conditioned(WrappedModel):
     """Methods of a wrapped model for auxiliary texts."""
 
     def _new_conditioner(self, encoder: PreTrainedModel | None, dimensions: Dimensions) -> None:
-        """Builds encoder and conditioner from the configuration; both are None if it names no conditioner."""
+        """Builds encoder and conditioner from the configuration. Without a conditioner in it, both are None."""
         self.auxiliary_encoder = self.conditioner = None
         if self.config.conditioner is None:
             return
@@ -64,7 +64,7 @@ class Conditioned(WrappedModel):
 
         Raises:
             ValueError: If the model has no conditioner, ids are outside the encoder's vocabulary, or the text is too
-                long for it.
+                long for the encoder.
         """
         if self.conditioner is None:
             raise ValueError(f"aux_input_ids: {NO_CONDITIONER}")
@@ -88,7 +88,7 @@ class Conditioned(WrappedModel):
         return states
 
     def blank_auxiliary(self, rows: int) -> dict[str, Tensor]:
-        """Placeholder inputs for unknown auxiliary texts; empty without a conditioner."""
+        """Placeholder inputs for unknown auxiliary texts. For a model without a conditioner there are none."""
         if self.conditioner is None:
             return {}
         weight = next(self.conditioner.parameters())
@@ -108,7 +108,7 @@ def expect_no_encoder_of_its_own(config: Any) -> None:
 
 @torch.no_grad()
 def choose_trained(model: WrappedModel) -> None:
-    """Enables gradients only for the weights that the conditioner's ``trains`` names.
+    """Enables gradients only for the weights that the conditioner's setting ``trains`` names.
 
     Without a conditioner nothing changes.
     """

@@ -1,4 +1,4 @@
-"""The configuration of a wrapped model: that of the backbone, the head and the objective."""
+"""The configuration of a wrapped model: the configurations of its backbone, head and objective."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nextword.results.records import write_atomically
 from nextword.settings.registry import UnknownNameError
 from nextword.settings.version import __version__
 
-# The file in a saved folder that leads from transformers to this library; ``auto_map`` in config.json names it.
-# ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)`` runs it in a process that never imported
-# nextword. It holds no model code: it imports the classes. transformers reads its imports first, and where nextword is
-# not installed says "Run `pip install nextword`".
+# This file in a saved folder makes transformers import this library; ``auto_map`` in config.json names it.
+# ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)`` runs it in a process that has not imported
+# nextword. It has no model code and only imports the classes. transformers reads its imports first. If nextword is not
+# installed, transformers says "Run `pip install nextword`".
 _REMOTE = "modeling_nextword"
 _REMOTE_SOURCE = '''"""This model is loaded by nextword (pip install nextword): transformers finds its classes here."""
 
@@ -31,7 +31,7 @@ __all__ = ["NextWordConfig", "NextWordForCausalLM", "NextWordForSeq2SeqLM", "Nex
 
 _OWN = frozenset({"text_config", "backbone_class", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _VERSION = "nextword_version"
-# made anew whenever a configuration is written; what a file says of them is not read
+# written new into every configuration file, and ignored when a file is read
 _ONLY_IN_FILES = ("spec", "auto_map", _VERSION)
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
@@ -44,7 +44,7 @@ def _of_backbone(name: str) -> property:
         return getattr(self.text_config, name)
 
     def set_(self: NextWordConfig, value: Any) -> None:
-        # transformers hands None, "nobody asked for any", down to the backbone, which may have its own already
+        # None means that nobody chose an implementation; the backbone then keeps its own
         if value is not None:
             everywhere.fset(self, value)
 
@@ -53,7 +53,7 @@ def _of_backbone(name: str) -> property:
 
 @contextmanager
 def _naming_version(library: str, wrote: str | None, here: str) -> Iterator[None]:
-    """Adds the library version that saved the configuration to a ValueError, if another version is installed."""
+    """Adds the library version that saved the configuration to a ValueError, if the installed version differs."""
     try:
         yield
     except ValueError as fault:
@@ -77,8 +77,8 @@ class NextWordConfig(PreTrainedConfig):
         conditioner: Conditioner spec such as ``"bergpt"``, or a dictionary of settings; None: no auxiliary text.
         auxiliary_encoder: Identity of the encoder of auxiliary texts: its ``name``, a ``fingerprint`` of its weights,
             and its ``config``.
-        state_scale: Factor between the decoder's last hidden state and the output layer's input; None: not checked yet;
-            it is then measured before the first pass.
+        state_scale: Factor between the decoder's last hidden state and the output layer's input. None: not measured
+            yet; the model then measures it before its first pass.
     """
 
     model_type = "nextword_causal_lm"
@@ -100,8 +100,8 @@ class NextWordConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Copies attributes that generation and training read from the outer configuration."""
-        # This file is imported with transformers' table of configurations. The models that go with them, which
-        # register themselves, and all that a configuration names are not needed before there is one.
+        # transformers imports this file with its table of configurations. The models, and the modules that a
+        # configuration names, are imported only when a configuration is made. The models register themselves.
         import nextword.model.modeling  # noqa: F401
         from nextword.conditioning import parse_conditioner
         from nextword.heads import parse_head
@@ -146,7 +146,7 @@ class NextWordConfig(PreTrainedConfig):
         return kwargs
 
     def validate(self) -> None:
-        """Runs the checks of the backbone's configuration, which knows its own kinds of layers."""
+        """Runs the checks of the backbone's configuration, which knows the backbone's kinds of layers."""
         backbone: Any = self.text_config
         backbone.validate()
 
@@ -157,18 +157,18 @@ class NextWordConfig(PreTrainedConfig):
         return getattr(backbone, name)
 
     def _get_generation_parameters(self) -> dict[str, Any]:
-        # settings such as BART's forced_eos_token_id are declared, and legal, on the backbone's configuration only
+        # only the backbone's configuration declares and allows settings such as BART's forced_eos_token_id
         backbone: Any = self.text_config
         return backbone._get_generation_parameters()
 
     @property
     def spec(self) -> str:
-        """Head, objective and conditioner in one line, as in specs: ``cache/histalign/bergpt:2``."""
+        """Head, objective and conditioner in one line, for instance ``cache/histalign/bergpt:2``."""
         from nextword.conditioning import conditioner_spec, parse_conditioner
         from nextword.heads import head_spec, parse_head
         from nextword.objectives import objective_spec, parse_objective
 
-        parts: Any = self  # by now all of them are written out
+        parts: Any = self  # head, objective and conditioner are dictionaries with all settings here
         specs = [head_spec(parse_head(parts.head)), objective_spec(parse_objective(parts.objective))]
         if self.conditioner is not None:
             specs.append(conditioner_spec(parse_conditioner(self.conditioner)))
@@ -179,7 +179,7 @@ class NextWordConfig(PreTrainedConfig):
         return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map), _VERSION: __version__}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Saves as in transformers, with the file that ``auto_map`` names, and with absolute paths of stores."""
+        """Saves as transformers does, and adds the file that ``auto_map`` names. Paths of stores become absolute."""
         from nextword.heads import parse_head
 
         write_atomically(Path(save_directory) / f"{_REMOTE}.py", _REMOTE_SOURCE)
@@ -196,7 +196,7 @@ class NextWordConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Also accepts the configuration of an ordinary model with additional keys ``head`` and ``objective``."""
+        """Also accepts the configuration of an ordinary model with the additional keys ``head`` and ``objective``."""
         if config_dict.get("model_type", cls.model_type) != cls.model_type:
             parts: dict[str, Any] = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
             config_dict = {"text_config": config_dict, **parts}

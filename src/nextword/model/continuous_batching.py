@@ -26,7 +26,7 @@ from nextword.model.wrapped_model import WrappedModel
 
 
 class ContinuousBatching(WrappedModel):
-    """Continuous batching in which every request gets the same result as a separate ``generate`` call."""
+    """Continuous batching in which each request gets the same result as from a ``generate`` call of its own."""
 
     def init_continuous_batching(
         self,
@@ -36,8 +36,8 @@ class ContinuousBatching(WrappedModel):
     ) -> Any:
         """Makes a manager of continuous batching, with the arguments of transformers.
 
-        The given configurations and the model's are not changed. Modules in training mode are in evaluation mode until
-        the manager is stopped.
+        Neither the given configurations nor the model's are changed. All modules are in evaluation mode until the
+        manager is stopped.
 
         Raises:
             ValueError: If the model has an encoder or a conditioner, or its head does not support a setting.
@@ -58,16 +58,16 @@ class ContinuousBatching(WrappedModel):
             if head.remembers:
                 manager.continuous_batching_config.max_memory_percent *= share_of_the_cache(self)
         managed.training = modes
-        self.eval()  # a manager that was kept does not see to it again
+        self.eval()  # if transformers reuses an earlier manager, that manager does not set evaluation mode again
         return manager
 
     def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Generates tokens for each prompt (a list of ids) by continuous batching, with the arguments of transformers.
 
-        ``kwargs`` may also have the head's arguments of ``generate`` (``decoupled`` of ``f2``).
+        ``kwargs`` may also have arguments of ``generate`` that only a head defines (``decoupled`` of ``f2``).
 
         Raises:
-            ValueError: If a prompt is empty or has unknown tokens, or in the cases of ``init_continuous_batching``.
+            ValueError: If a prompt is empty or has unknown tokens, or if ``init_continuous_batching`` raises it.
         """
         head = self.next_word_head
         known = {*inspect.signature(GenerationMixin.generate_batch).parameters, "max_new_tokens", *head.generate_takes}
@@ -81,10 +81,10 @@ class ContinuousBatching(WrappedModel):
         return super().generate_batch(inputs, settings, *args, **kwargs)  # type: ignore[misc]
 
 
-# -- What a head needs of the manager that runs the batches.
+# -- What a head needs from the manager that runs the batches.
 #
-# Like the moves of a KV cache (``nextword.model.head_cache.kv_cache``), these are methods of one manager, which do
-# what its class does and then what the head needs. Its class stays as it is.
+# Like the methods in ``nextword.model.head_cache.kv_cache``, these replace the methods of one manager object. Each does
+# what the method of the manager's class does, and then what the head needs. The manager's class is not changed.
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
@@ -106,7 +106,7 @@ class ManagedHead:
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
-        # the modules of the model, and whether each was in training before the manager took it
+        # the modules of the model, and whether each was in training mode before the manager changed it
         self.training: list[tuple[nn.Module, bool]] = []
         for name in ("_create_batch_processor", "add_request", "stop"):
             setattr(manager, name, getattr(self, name))
@@ -123,7 +123,7 @@ class ManagedHead:
         return made
 
     def add_request(self, input_ids: Sequence[int], *args: Any, **kwargs: Any) -> Any:
-        """Adds a request; raises ValueError for a prompt that would stop the whole batch."""
+        """Adds a request. Raises ValueError for a prompt with which the whole batch would fail."""
         expect_request(self._model, input_ids)
         return type(self._manager).add_request(self._manager, input_ids, *args, **kwargs)
 
@@ -150,7 +150,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """Share of the cache memory left for keys and values after the head's memory per position is subtracted."""
+    """Share of the cache memory for keys and values; the rest is for the values that the head stores per position."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
@@ -158,7 +158,7 @@ def share_of_the_cache(model: WrappedModel) -> float:
     return float(keys_and_values / (keys_and_values + kept_and_read))
 
 
-# -- What continuous batching cannot do with a model, said before anything starts.
+# -- What continuous batching cannot do with a model. An error says so before anything starts.
 
 _WHOLE_TEXTS = "full_attention"
 _OURS = "continuous batching"
@@ -182,7 +182,7 @@ def expect_batchable(model: WrappedModel, generation_config: Any, batching_confi
 
 
 def _expect_attention(model: WrappedModel) -> None:
-    # transformers must keep the requests of one row apart, and compute what it does elsewhere
+    # transformers must separate the requests of one row, and must compute the same as without continuous batching
     backbone, config = type(model.backbone), model.config.get_text_config()
     if not backbone._can_set_attn_implementation():
         raise ValueError(
@@ -204,7 +204,7 @@ def _expect_attention(model: WrappedModel) -> None:
 
 
 def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None:
-    # the cache of this model must have slots that a head's memory can follow
+    # the model's cache must have slots, so that the head can store its values at the same slots
     if _WHOLE_TEXTS not in paged_cache.group_layers_by_attn_type(model.config.get_text_config()):
         raise ValueError(
             f"{_OURS}: head '{head}' remembers the whole text, and all layers of {type(model.backbone).__name__} keep "
@@ -218,7 +218,7 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError if passes would be compiled or recorded although the sizes of the head ``head`` change."""
+    """Raises ValueError if passes would be compiled or recorded as a graph, because the head's sizes change."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,

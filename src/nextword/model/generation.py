@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class HeadGeneration(Conditioned):
     """Overrides of transformers' generation; the rest of ``generate`` is unchanged."""
 
-    # of the static cache of the call before, by which transformers makes the next one
+    # length of the static cache in the call before, from which transformers decides whether to make a new cache
     _previous_max_cache_length: int = -1
 
     def _refuse_head_cache_without_kv_cache(self) -> None:
@@ -50,7 +50,7 @@ class HeadGeneration(Conditioned):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The backbone's own inputs, with the padding mask of the new tokens."""
-        # the backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept
+        # the backbone may replace the 2-D mask by a 4-D mask, or drop a mask of ones, so the 2-D mask is kept here
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
         if self._cache_argument in kwargs:
@@ -74,12 +74,12 @@ class HeadGeneration(Conditioned):
             prepared["step_ids"] = input_ids
         head_cache = head_cache_of(past_key_values)
         if not is_first_iteration and head_cache is not None and head_cache.knows_source:
-            # what was made of an auxiliary text rides in the cache: later steps need not compare it again
+            # the cache has the values computed from an auxiliary text, so later steps need not compare the text again
             prepared = {name: given for name, given in prepared.items() if name not in AUXILIARY_ARGUMENTS}
         return prepared
 
     def _validate_model_kwargs(self, model_kwargs: dict[str, Any]) -> None:
-        # what our forward does not name, the backbone must know (token_type_ids, global_attention_mask)
+        # arguments that our forward does not name must be arguments of the backbone (token_type_ids)
         ours = inspect.signature(self.forward).parameters
         self.backbone._validate_model_kwargs({name: given for name, given in model_kwargs.items() if name not in ours})
 
@@ -91,8 +91,8 @@ class HeadGeneration(Conditioned):
         batch_size: int,
         max_cache_length: int,
     ) -> None:
-        # transformers goes by the model's class (Mamba's cache has another name, MiniMax makes its own), and some
-        # classes override this. So a copy of the backbone prepares; what it notes down is not left in the user's model
+        # transformers decides by the model's class (Mamba's cache has another name, MiniMax makes its own), and some
+        # classes override this method. So a copy of the backbone prepares the cache; the user's model is not changed.
         preparing = copy.copy(self.backbone)
         preparing._previous_max_cache_length = self._previous_max_cache_length
         preparing._prepare_cache_for_generation(
@@ -104,12 +104,12 @@ class HeadGeneration(Conditioned):
             return
         head_cache = head_cache_of(kv_cache) or attach_head_cache(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
-            # windows slide on for ever and do not tell how many tokens will come
+            # sliding windows do not show how many tokens the cache will get
             longest = max(int(head_cache.length) + max_cache_length, self._previous_max_cache_length)
             head_cache.reserve(longest)
 
-    # some classes know better than transformers' default where their tokens stand (Qwen2-VL, Reformer), what comes back
-    # from a step (Mllama) and what is repeated for beams
+    # some model classes override these methods of transformers: for position ids (Qwen2-VL, Reformer), for the results
+    # of a step (Mllama), and for the values that are repeated for beams
 
     def _prepare_position_ids_for_generation(self, *args: Any, **kwargs: Any) -> Any:
         return self.backbone._prepare_position_ids_for_generation(*args, **kwargs)
@@ -126,10 +126,10 @@ class HeadGeneration(Conditioned):
     def _prefill(
         self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        # transformers takes the positions of a soft prefix for tokens of the text, so what is read already is cut off
+        # transformers counts the positions of a soft prefix as tokens of the text, so tokens already read are removed
         kv_cache: Any = model_kwargs.get(self._cache_argument)
         head_cache = head_cache_of(kv_cache)
-        # nor does it know how much a cache holds that keeps no count
+        # transformers also does not know the length of a cache that does not count its positions
         uncounted = head_cache is not None and kv_cache is not None and kv_length(kv_cache) is None
         if head_cache is not None and (uncounted or (head_cache.virtual and kv_length(kv_cache))):
             mask = model_kwargs.get("attention_mask")
@@ -152,7 +152,7 @@ class HeadGeneration(Conditioned):
             expect_known_ids("input_ids", source, self.backbone.get_input_embeddings().weight.shape[0])
         words = {"source_ids": model_kwargs["source_ids"]} if "source_ids" in model_kwargs else {}
         if self.next_word_head.reads_source and not words:
-            # transformers writes -100 for the words where it is given the encoder's outputs alone
+            # if only the encoder's outputs are given, transformers sets the tokens to -100
             if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):
                 raise ValueError(
                     f"head '{head_spec(self.next_word_head.config)}' reads the source's tokens: pass input_ids, or "
@@ -172,17 +172,17 @@ class HeadGeneration(Conditioned):
             if message is None:
                 raise
             raise ValueError(message) from fault
-        # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
+        # generation keeps the encoder's states but not its tokens; added here, tokens are repeated for beams as well
         return prepared | words
 
     def _prepare_generation_config(self, generation_config: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        # what the head lets generate decide rides on the configuration, where transformers' own settings are
+        # arguments of the head for ``generate`` are stored in the configuration, next to transformers' settings
         given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
         expect_one_text(kwargs)
         if "past_key_values" in kwargs:
             kwargs[self._cache_argument] = kwargs.pop("past_key_values")
         ids = kwargs.pop("aux_input_ids", None)
-        if ids is not None:  # encoded once, before rows are repeated for beams
+        if ids is not None:  # the text is encoded once, before rows are repeated for beams
             kwargs["aux_states"] = self.encode(ids, kwargs.get("aux_attention_mask"))
         prepared, rest = super()._prepare_generation_config(generation_config, **kwargs)  # type: ignore[misc]
         if self.conditioner is not None and (prepared.guidance_scale or 1) != 1:
@@ -201,10 +201,10 @@ class HeadGeneration(Conditioned):
         Args:
             inputs: Prompt ids, as in transformers.
             *args: Further arguments of transformers' ``generate``.
-            draft: Drafter of tokens that one pass then verifies: "head" (tokens after the position that a copying head
-                pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. Greedy
-                texts are the same as without a draft, sampled texts have the same distribution. None: one token per
-                pass.
+            draft: Drafter of tokens, which one pass then verifies: "head" (tokens after the position that a copying
+                head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. Greedy
+                texts are the same as without a draft, and sampled texts have the same distribution. None: one token
+                per pass.
             **kwargs: Further arguments of transformers' ``generate``.
 
         Raises:
@@ -228,7 +228,7 @@ class HeadGeneration(Conditioned):
         if draw is not None:
             kwargs["draw"] = draw
             logits_processor = LogitsProcessorList([RedrawProcessor(draw, logits_processor)])
-            generation_config.disable_compile = True  # shapes follow the choice
+            generation_config.disable_compile = True  # the sizes of tensors depend on the head's choice
         return super()._sample(  # type: ignore[misc]
             input_ids, logits_processor, stopping_criteria, generation_config, **kwargs
         )
@@ -246,9 +246,9 @@ class HeadGeneration(Conditioned):
         return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
 
 
-# -- Generation without any constraint that a pretrained model's own settings ask for.
+# -- Generation without the constraints in a pretrained model's own settings.
 
-# all that is taken over from a pretrained model's generation settings: what it writes is its distribution's
+# the only settings that are kept, because other settings would change the distribution of the texts
 _SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 
 
@@ -256,8 +256,8 @@ _SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_star
 def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
     """In this block the model generates with ``settings`` (of ``GenerationConfig``) and ignores its own.
 
-    The model's own settings are removed, because ``generate`` would use them for missing ones. Without ``stops`` texts
-    do not end at the end token.
+    The model's own settings are removed, because ``generate`` would use them where ``settings`` has no value. Without
+    ``stops`` texts do not end at the end token.
     """
     own = model.generation_config
     special = {name: getattr(own, name, None) for name in _SPECIAL_TOKENS if stops or name != "eos_token_id"}

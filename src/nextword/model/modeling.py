@@ -63,24 +63,24 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         super().__init__(config)
         self.backbone = self._new_backbone(config) if backbone is None else backbone
         self.next_word_head = build_head(parse_head(config.head), self._dimensions())
-        config.head = self.next_word_head.config.model_dump()  # building may have filled something in
+        config.head = self.next_word_head.config.model_dump()  # the constructor may have set missing values
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
         self.state_scale: float | None = config.state_scale
-        """Value from the configuration; if missing, it is measured before the first pass."""
+        """Factor from the configuration. If it is None, it is measured before the first pass."""
         self.loss_parts: dict[str, Tensor] = {}
         """Terms of the last loss, detached."""
         parameters = inspect.signature(self.backbone.forward).parameters
         self._accepts = frozenset(parameters)
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            # some models take these through **kwargs only (GraniteMoe and use_cache)
+            # some models accept these only through **kwargs, for instance GraniteMoe its use_cache
             self._accepts |= {"use_cache", "inputs_embeds", "attention_mask"}
         self._cache_argument = cache_argument(self.backbone) or "past_key_values"
         self._why_no_head_cache = why_no_head_cache(self.backbone)
         self._parts_texts: dict[str, bool] = {}
         self._wordless = wordless_tokens(config.text_config)
         self._is_stateful = self.backbone._is_stateful
-        self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
+        self.loss_type = "ForCausalLM"  # tells Trainer to count shifted labels
         self.post_init()
         if getattr(self.backbone, "generation_config", None) is not None:
             self.generation_config = copy.deepcopy(self.backbone.generation_config)
@@ -111,7 +111,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         if self.config.is_encoder_decoder:
             source = encoder_config(self.config.text_config).hidden_size
         longest = getattr(decoder, "max_position_embeddings", None)
-        layers = getattr(decoder, "num_decoder_layers", None)  # T5's; of others transformers has renamed it already
+        layers = getattr(decoder, "num_decoder_layers", None)  # T5's name; transformers maps the names of other models
         return Dimensions(
             hidden=state_width(self.backbone),
             layer=decoder.hidden_size,
@@ -123,7 +123,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         )
 
     def configure_head(self, **changes: Any) -> None:
-        """Changes settings of the head that may change after training, for example ``configure_head(temperature=1.2)``.
+        """Changes head settings that may change after training, for example ``configure_head(temperature=1.2)``.
 
         Raises:
             ValueError: If a setting is unknown or cannot be changed after the head is built.
@@ -141,7 +141,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         self.config.objective = self.objective.config.model_dump()
 
     def context(self, inputs: dict[str, Any]) -> Context:
-        """The head's input at every position for these inputs of ``forward``, row by row."""
+        """The head's input at every position, row by row, for these arguments of ``forward``."""
         return self._run(self._batch(inputs))[1].last(0)
 
     def _batch(self, arguments: Mapping[str, Any]) -> ForwardBatch:
@@ -156,7 +156,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
 
     @outside_graph(LOSS)
     def _loss(self, for_head: Any, targets: Tensor, logits: Tensor | None, total_items: Any, routers: Any) -> Tensor:
-        # ``logits`` are those of all positions, where they are there
+        # ``logits`` are the logits of all positions, or None
         counted = _numbers_of(targets != IGNORED_LABEL)
         head, context = self.next_word_head, for_head.at(counted)
         if logits is not None:
@@ -167,7 +167,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     def _sequence_update(
         self, batch: ForwardBatch, total_items: Any
     ) -> tuple[BackboneOutput, HeadInputs, Tensor] | None:
-        """A pass on text that the model generates, with its loss; None if this update trains on the batch's tokens."""
+        """A pass on text that the model generates, with its loss. None if this step trains on the batch's tokens."""
         prefixes, targets, updates = prefixes_of(self, batch), batch.targets, self.objective.sequence
         if prefixes is None or targets is None or updates is None:
             return None
@@ -180,7 +180,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         return run, for_head, self._divided(loss, total_items, router_loss(self.backbone, run.outputs))
 
     def _divided(self, loss: Loss, total_items: Any, routers: Tensor | None) -> Tensor:
-        """The mean loss over targets plus the router loss; stores the terms of the loss."""
+        """The mean loss over targets plus the router loss. The method also stores the terms of the loss."""
         mean = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if routers is None:
             self.loss_parts = loss.parts
@@ -203,12 +203,12 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             input_ids: Token ids, see ``forward``.
             attention_mask: 1 for tokens, 0 for padding, see ``forward``.
             positions: Mask of the positions to return, in row-major order; None: all B * T. The distribution at a
-                position is that of the token after it.
+                position is the distribution of the token after this position.
             mode: One of the head's ``modes``; None: the mode in its settings.
             **inputs: Further arguments of ``forward``, such as ``decoder_input_ids``.
 
         Raises:
-            ValueError: If the mode is unknown, or inputs are invalid as in ``forward``.
+            ValueError: If the mode is unknown, or if ``forward`` would reject the inputs.
         """
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
@@ -256,60 +256,58 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     ) -> Any:
         """Runs the backbone once, and computes the head's distribution or the loss.
 
-        Further arguments are passed to the backbone.
-
         A target counts if both its own position and the predicting position hold a token. So a text has the same loss
-        alone, padded on the left and padded on the right, and its first token is not a target. (In transformers the
-        padding before it predicts it.) A token after a masked position inside the text is not a target either. Masks
-        that are not 2-D do not define padding: give positions that are not targets the label -100. If a KV cache holds
-        the beginning of the text, labels are those of the new tokens, and the first of these is not a target, because
-        the earlier pass predicted it.
+        alone, padded on the left and padded on the right, and its first token is not a target. (In transformers' models
+        padding on the left predicts the first token.) A token after a masked position inside the text is not a target
+        either. Masks that are not 2-D do not define padding: with such a mask, give positions that are not targets the
+        label -100. If a KV cache holds the beginning of the text, labels are those of the new tokens. The first new
+        token is then not a target, because the earlier pass predicted it.
 
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
             attention_mask: 1 for tokens, 0 for padding; a 2-D mask includes the positions in the KV cache.
             position_ids: The backbone's position ids. Give them with left padding if the backbone counts positions from
-                the left end (GPT-2); otherwise padding changes its scores, as in transformers' own model. Without a
-                mask and a KV cache, a new text begins wherever they do not increase by one; texts of one row do not see
-                or predict each other.
+                the left end (GPT-2). Without them, padding changes the scores, as in transformers' model. If there is
+                no mask and no KV cache, a new text begins wherever the ids do not increase by one. Texts of one row do
+                not see or predict each other.
             past_key_values: KV cache, with the head cache attached.
-            inputs_embeds: Embeddings instead of ids. For heads that store tokens such positions are unknown.
+            inputs_embeds: Embeddings instead of ids. A head that stores tokens then does not know these tokens.
             decoder_input_ids: Decoder tokens (B, T); None: made from the labels.
             decoder_attention_mask: 1 for decoder tokens, 0 for padding. For left padding, pass ``decoder_input_ids``
                 with the start token after the padding.
             encoder_outputs: The encoder's outputs, if already computed.
             decoder_inputs_embeds: Embeddings instead of the decoder's ids.
-            labels: Targets, -100 for positions without one. For a decoder-only model these are the input ids (shifted
-                here), for an encoder-decoder model the decoder's targets.
+            labels: Targets, with -100 where there is no target. For a decoder-only model, give the input ids, which
+                ``forward`` shifts. For an encoder-decoder model, give the decoder's targets.
             use_cache: Whether to return a cache.
-            logits_to_keep: Number of last positions to return logits for (0: all), or a tensor of positions.
-            source_ids: The source's tokens if ``encoder_outputs`` are given instead of ``input_ids``; with a
-                conditioner the auxiliary text in the decoder's tokens (B, S), for heads that copy from it.
+            logits_to_keep: Number of last positions to return logits for (0: all positions), or a tensor of positions.
+            source_ids: The source's tokens, if ``encoder_outputs`` replace ``input_ids``. With a conditioner: the
+                auxiliary text in the decoder's tokens (B, S), for heads that copy from it.
             aux_input_ids: Auxiliary text (B, A) in the tokens of its encoder, for a model with a conditioner.
             aux_attention_mask: 1 for tokens of the auxiliary text, 0 for padding.
             aux_states: States (B, A, E) of the auxiliary text from ``encode``, instead of its tokens.
-            source_positions: For each of ``source_ids`` the index of the auxiliary token whose state is used for it, -1
-                at padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
-            memory: Head cache of a long text; the rows are its next windows, in order, and are added to it. ``logits``
-                and ``positions`` then refer to all new positions in one row.
-            new_positions: Mask (B, T) of the positions that are new to this text; None: all but padding.
+            source_positions: For each of ``source_ids`` the index of the auxiliary token whose state is used, or -1 at
+                padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
+            memory: Head cache of a long text. The rows of the batch are the text's next windows, in order, and are
+                added to the cache. ``logits`` and ``positions`` then refer to all new positions, in one row.
+            new_positions: Mask (B, T) of the positions that are new to the text of ``memory``; None: all but padding.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens after ``inputs_embeds``, set by generation.
-            return_logits: Whether to compute the (B, T, V) logits. None: yes, except in training with labels, which
-                does not need them.
-            draw: The head's choice before each token, set by generation; ``logits`` are then those of the last
-                position, given the choice.
-            ask: Function of the distribution, set by generation with drafts; its result is returned as ``logits``.
-            **kwargs: Further arguments of the backbone. ``shift_labels`` are already shifted targets, the target of
-                each position at that position; they take precedence over ``labels`` (decoder-only models).
+            return_logits: Whether to compute the (B, T, V) logits. None: yes, except in training with labels, because
+                the loss does not need them.
+            draw: The head's choice before each token, set by generation. ``logits`` are then the logits of the last
+                position, given this choice.
+            ask: Function of the distribution, set by generation with drafts; ``logits`` are then its result.
+            **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are already shifted: each is
+                at the position that predicts it. Decoder-only models use them instead of ``labels``.
                 ``num_items_in_batch`` divides the summed loss instead of the number of targets (gradient accumulation).
-                Trainer counts every label but -100 and the first of a row, so with left padding give the first token of
-                each text the label -100.
+                Trainer counts every label except -100 and the first label of each row. So with left padding give the
+                first token of each text the label -100.
 
         Returns:
             An instance of the backbone's output class. ``logits`` are normalised log-probabilities, or with plain
-            ``softmax`` the backbone's own scores. ``loss`` is in nats per target; with ``output_router_logits``, here
-            or in the configuration, a mixture of experts adds its router loss, as without a head.
+            ``softmax`` the backbone's own scores. ``loss`` is in nats per target. With ``output_router_logits``, given
+            here or in the configuration, a mixture of experts adds its router loss, as it does without a head.
 
         Raises:
             ValueError: If the prompt is empty, ids are outside the vocabulary, a tensor has a wrong type or shape, the
@@ -332,7 +330,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         run, for_head, loss = (*self._run(batch), None) if done is None else done
         logits = None
         if (targets is None or not self.training) if return_logits is None else return_logits:
-            draw = draw or getattr(kwargs.get("cache"), "head_draw", None)  # that of continuous batching
+            draw = draw or getattr(kwargs.get("cache"), "head_draw", None)  # continuous batching sets ``head_draw``
             logits = self._logits(for_head, draw, ask, logits_to_keep)
         if targets is not None and loss is None:
             asked = draw or ask or isinstance(logits_to_keep, Tensor) or logits_to_keep
@@ -343,7 +341,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         return outputs.to_tuple() if return_dict is False else outputs
 
     def _logits(self, for_head: Any, draw: Any, ask: Any, logits_to_keep: int | Tensor) -> Tensor:
-        """The result of ``draw`` or ``ask``, or without these the head's logits (B, T, V)."""
+        """The result of ``draw`` or ``ask``. If neither is given, the head's logits (B, T, V)."""
         chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
         distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
         answer: Callable[[NextToken], Tensor] = draw or ask or self.next_word_head.logits

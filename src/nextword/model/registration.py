@@ -1,8 +1,8 @@
 """Registers our models with the Auto classes of transformers, whichever of the two libraries is imported first.
 
-``AutoConfig.register`` needs transformers, whose import takes seconds, and ``nextword --help`` should not wait for it.
-So if transformers has not imported its table of configurations yet, ours are added as soon as it has. Model classes are
-registered when the first of our configurations is made (``nextword.model.configuration``).
+``AutoConfig.register`` needs transformers. Importing transformers takes seconds, and ``nextword --help`` should not
+wait. So if transformers has not imported its table of configurations yet, ours are added as soon as it has. Model
+classes are registered when the first of our configurations is made (``nextword.model.configuration``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TABLE = "transformers.models.auto.configuration_auto"
 
 
 def register() -> None:
-    """Registers our configurations with ``AutoConfig``, now or as soon as it is imported."""
+    """Registers our configurations with ``AutoConfig``, now or as soon as ``AutoConfig`` is imported."""
     if _TABLE in sys.modules:
         _register_now()
     elif not any(isinstance(finder, _AfterTheTable) for finder in sys.meta_path):
@@ -28,13 +28,13 @@ def list_by_name(causal: Any, seq2seq: Any) -> None:
     """Adds our models to transformers' tables of class names and to its module attributes."""
     from transformers.models.auto import modeling_auto as tables
 
-    # what is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each
-    # position with the token that stands there, and lm-eval takes an encoder-decoder model for a decoder
+    # Libraries treat a class outside these tables as a model that does not predict the next token. ``Trainer`` with
+    # label smoothing then does not shift the labels, and lm-eval treats an encoder-decoder model as decoder-only.
     tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[causal.config_class.model_type] = causal.__name__
     tables.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[seq2seq.config_class.model_type] = seq2seq.__name__
-    # ``transformers serve`` looks for what config.json names in ``transformers``, which loads itself a second time when
-    # it first needs a processor, and modules that imported it before, such as that server, keep the first one. So every
-    # module that is known under this name is given the classes
+    # ``transformers serve`` looks up the class named in config.json in the module ``transformers``. This module loads a
+    # second time when a processor is first needed, and modules that imported it before (such as the server) keep the
+    # first one. So the classes are added to every module of this name.
     holders = [vars(module).get("transformers") for module in list(sys.modules.values()) if module is not None]
     for holder in [sys.modules["transformers"], *holders]:
         if isinstance(holder, ModuleType) and holder.__name__ == "transformers":
@@ -49,7 +49,7 @@ def _register_now() -> None:
 class _AfterTheTable:
     """An import hook that runs ``_register_now`` after transformers' table of configurations is imported.
 
-    It does not inherit from ``MetaPathFinder``, whose import takes longer than the rest of ``import nextword``.
+    It does not inherit from ``MetaPathFinder``, because importing this class would take most of ``import nextword``.
     """
 
     def find_spec(

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 CARD = "README.md"
 """File name of the model card on the Hub."""
 
-_CONFIGURATION = "config.json"  # without this file a folder is not a model
+_CONFIGURATION = "config.json"  # a folder without this file is not a model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:
     """Writes a short model card into the folder of a saved model, unless there is one."""
-    is_adapter = getattr(model, "_hf_peft_config_loaded", False)  # then no model was saved, only what is beside it
+    is_adapter = getattr(model, "_hf_peft_config_loaded", False)  # then the adapter was saved, and no model
     if not is_adapter and not (folder / CARD).exists():
         write_atomically(folder / CARD, card_text(model.config, CardFacts(), folder.resolve().name))
 
@@ -40,24 +40,24 @@ def save_model_folder(
 ) -> None:
     """Writes a model with its tokenizer and model card into a folder, in the format of the Hub.
 
-    Files are first written to a temporary folder next to ``path`` and then moved, ``config.json`` last. A killed save
-    leaves the old model, or a folder that ``nextword.load`` rejects. Other files in ``path`` stay; a model card is
-    replaced.
+    Files are first written to a temporary folder next to ``path`` and then moved, ``config.json`` last. So a killed
+    save leaves the old model, or a folder that ``nextword.load`` rejects. A model card in ``path`` is replaced; other
+    files stay.
 
     Args:
         model: The model.
-        tokenizer: Its tokenizer.
-        path: Target folder; created if missing.
+        tokenizer: Tokenizer of the model.
+        path: Target folder, which is created if it is missing.
         facts: Content of the model card.
-        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the folder ``encoder_tokenizer``; None: none.
-        write: Function that writes the model to a folder; None: its ``save_pretrained``.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the folder ``encoder_tokenizer``, or None.
+        write: Function that writes the model to a folder; None: the model's ``save_pretrained``.
 
     Raises:
         DiskFullError: If there is not enough disk space.
     """
     folder = Path(path).resolve()
     new = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(new, ignore_errors=True)  # of a save that was killed
+    shutil.rmtree(new, ignore_errors=True)  # left by an earlier save that was killed
     with disk_full_explained(folder):
         try:
             (write or model.save_pretrained)(new)
@@ -77,7 +77,7 @@ def _move(new: Path, folder: Path) -> None:
             os.fsync(written.fileno())
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _CONFIGURATION).unlink(missing_ok=True)
-    for weights in folder.glob("model*.safetensors*"):  # in other pieces than the new ones they would be read first
+    for weights in folder.glob("model*.safetensors*"):  # old files with other names would be read instead of the new
         weights.unlink()
     for file in sorted(files, key=lambda file: file.name == _CONFIGURATION):
         place = folder / file.relative_to(new)

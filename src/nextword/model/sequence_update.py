@@ -38,8 +38,8 @@ class Continuations:
 
     Args:
         arguments: Arguments of the forward pass over prefixes and continuations.
-        written: The S tokens generated after each prefix, and a mask of repeated ones.
-        positions: Positions of that pass whose predictions are used in the loss.
+        written: The S tokens generated after each prefix, and a mask of repeated tokens.
+        positions: Positions of the forward pass whose predictions are used in the loss.
     """
 
     arguments: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Continuations:
 def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
     """The prefixes of a sequence update; None if this update trains on the batch's tokens.
 
-    It must be called for every training batch, because it counts updates. If a batch has no tokens to start from
+    It must be called for every training batch, because it counts updates. If a batch has no tokens that can be prefixes
     (embeddings instead of ids, only padding, a KV cache with the beginning), all processes train on tokens.
     """
     updates, source = model.objective.sequence, batch.source
@@ -86,11 +86,11 @@ def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Ten
 
 
 def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
-    """Continues prefixes greedily, with the head's own decoding, ignoring end tokens.
+    """Continues prefixes greedily, with the head's own decoding, and ignores end tokens.
 
-    Tokens are chosen without gradient and with a KV cache; one pass over all tokens then gives their probabilities.
-    This has the same gradient as generating token by token with a graph, because an argmax has no gradient. Both must
-    run in evaluation mode, because with dropout the pass would differ from the generating model.
+    Tokens are chosen without gradient and with a KV cache. One pass over all tokens then gives their probabilities.
+    The gradient is the same as if each token were generated with a graph, because an argmax has no gradient. Both parts
+    run in evaluation mode, because with dropout the second part would not use the probabilities of the first.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None
@@ -104,7 +104,7 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     if seq2seq:
         arguments = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": texts[:, :-1], **auxiliary}
         return Continuations(arguments, written, written.asked)
-    # padding stands at the end now, where it moves no position of a text
+    # padding is at the end now, where it does not change the position of any token
     rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(prefixes.rows, texts, strict=True)]
     ids, mask = padded(rows, side="right")
     first = torch.tensor([[len(row) - 1] for row in prefixes.rows], device=texts.device)

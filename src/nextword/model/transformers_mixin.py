@@ -16,7 +16,7 @@ from nextword.model.conditioned_model import Conditioned, choose_trained
 from nextword.model.forward.output_layer import expect_state_scale, vocabulary_size
 from nextword.model.saving import write_missing_card
 
-_NEW = ("next_word_head", "conditioner")  # parts whose weights stand in no file but ours
+_NEW = ("next_word_head", "conditioner")  # parts whose weights are only in files of nextword models
 
 
 class TransformersMixin(Conditioned):
@@ -59,17 +59,17 @@ class TransformersMixin(Conditioned):
         self.objective.resize_vocabulary(size)
         return embeddings
 
-    # -- how its weights are made, cast and filled
+    # -- how weights are initialised, cast and loaded
 
     _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
 
-    # Quantisers leave these alone and reduce the backbone only. That is all transformers does with these names here:
-    # the dtype of every weight is decided in ``_get_dtype_plan``.
+    # Quantisers do not quantise these modules, only the backbone. Transformers uses the names for nothing else here:
+    # ``_get_dtype_plan`` chooses the dtype of every weight.
     _keep_in_fp32_modules = ["next_word_head", "conditioner", "auxiliary_encoder", "objective"]  # noqa: RUF012
 
     @property
     def _keys_to_ignore_on_save(self) -> set[str]:
-        # what is tied is not saved, so Trainer need not miss it when it resumes
+        # tied weights are not saved, so Trainer must not report them as missing when it resumes
         kept: set[str] = vars(self).get("_ignored_on_save", set())
         tied: dict[str, str] = getattr(self, "all_tied_weights_keys", {})
         read = self.get_parameter
@@ -81,9 +81,9 @@ class TransformersMixin(Conditioned):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads as in transformers, and checks the saved ``state_scale`` if the head needs it.
+        """Loads as transformers does, and checks the saved ``state_scale`` if the head needs it.
 
-        Only the weights that the conditioner trains get gradients, as when it was attached.
+        Only the weights that the conditioner trains get gradients, as after ``attach``.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -96,8 +96,8 @@ class TransformersMixin(Conditioned):
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        """Saves as in transformers, with a short model card if the folder has none."""
-        if self.conditioner is not None and not self._encoder_is_frozen:  # it was trained, and is another one now
+        """Saves as transformers does, and adds a short model card if the folder has none."""
+        if self.conditioner is not None and not self._encoder_is_frozen:  # training has changed the encoder's weights
             told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
             self.config.auxiliary_encoder = told
         super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
@@ -106,46 +106,46 @@ class TransformersMixin(Conditioned):
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
-        return True  # that of the backbone, where it has experts
+        return True  # for the backbone's experts, if it has any
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """Initialises the inner models first, as they initialise themselves."""
-        # transformers takes our class for custom code, and of such it never makes modules without weights of their own:
-        # what Falcon-H1's does for the buffers of its layers would be left out
+        """Initialises the inner models first, each with its own method."""
+        # Transformers treats our class as custom code, and does not initialise modules without weights in such classes.
+        # Falcon-H1's initialisation of its layers' buffers would be left out.
         for inside in self.children():
             if isinstance(inside, PreTrainedModel):
                 inside.initialize_weights()
         super().initialize_weights()
 
     def _init_weights(self, module: nn.Module) -> None:
-        # the backbone initialises itself; of the head, whatever a checkpoint did not fill
+        # the backbone initialises itself; this method initialises the head's weights that a checkpoint lacks
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):
             reset()
 
     def _get_dtype_plan(self, dtype: torch.dtype) -> dict[str, torch.dtype]:
-        # weights that keep single precision, looked for in the models inside alone: transformers would look for a name
-        # such as T5's ``wo`` anywhere, and find it in ``next_word_head``
+        # Weights that keep single precision are matched only in the inner models. Transformers would match a name
+        # anywhere: T5's ``wo`` is also a part of ``next_word_head``.
         return {
-            rf"^{prefix}\.*{name}": kept  # "*" stands for any characters here, "." for any one
+            rf"^{prefix}\.*{name}": kept  # "*" matches any characters here, "." matches any single character
             for prefix, inside in self.named_children()
             if isinstance(inside, PreTrainedModel)
             for name, kept in inside._get_dtype_plan(dtype).items()
         }
 
-    # -- what an adapter takes along
+    # -- which parts are saved with an adapter
     #
-    # peft saves the adapter and ``modules_to_save``, and expects everything else in the folder or on the hub page that
-    # the model came from. A head that was attached to a model from there is in neither: attached again, it would start
-    # from other random numbers. So it is made one of the ``modules_to_save``, as a new classifier of peft's own models
-    # is.
+    # peft saves the adapter and the modules in ``modules_to_save``. It expects all other weights in the folder or on
+    # the hub page that the model came from. A head that was attached to this model is in neither place, and if it were
+    # attached again it would start from other random numbers. So the head is added to ``modules_to_save``, as peft does
+    # with a new classifier.
 
     @property
     def peft_config(self) -> dict[str, Any]:
-        """The adapters by name; peft sets this attribute after it has added them."""
+        """The adapters by name. peft sets this attribute after it has added them."""
         if "_peft_config" not in vars(self):
-            raise AttributeError("peft_config")  # as of any model without adapters
+            raise AttributeError("peft_config")  # as in any model without adapters
         return vars(self)["_peft_config"]
 
     @peft_config.setter
@@ -161,7 +161,7 @@ class TransformersMixin(Conditioned):
 
     def _unsaved_parts(self, adapter: str) -> list[str]:
         """Modules with weights that are neither in the adapter nor in the folder that the model was loaded from."""
-        if self.name_or_path:  # the folder that the whole model was loaded from
+        if self.name_or_path:  # the whole model, with its head, was loaded from this folder
             return []
         saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
         parts = {part: getattr(self, part) for part in _NEW if part not in saved}
@@ -174,10 +174,10 @@ class TransformersMixin(Conditioned):
         config = self.peft_config[adapter]
         config.modules_to_save = [*(config.modules_to_save or ()), part]
         module: Any = getattr(self, part)
-        if isinstance(module, ModulesToSaveWrapper):  # another adapter has one already
+        if isinstance(module, ModulesToSaveWrapper):  # another adapter has already wrapped the module
             module.update(adapter)
             return
-        # what is trained in full takes no adapter ("all-linear" finds its layers too)
+        # a module that is trained in full needs no adapter layers ("all-linear" adds them)
         for name, layer in list(module.named_modules()):
             if isinstance(layer, BaseTunerLayer):
                 layer.merge()

@@ -21,12 +21,12 @@ class WrappedModel(PreTrainedModel):
         next_word_head: The head that computes the output distribution.
         objective: The training objective.
         conditioner: Module that passes the states of an auxiliary text to the decoder; None: no auxiliary text.
-        auxiliary_encoder: The encoder of the auxiliary texts; None without a conditioner. Frozen unless the conditioner
-            trains all.
+        auxiliary_encoder: The encoder of the auxiliary texts; None without a conditioner. It is frozen unless the
+            conditioner trains all weights.
     """
 
     config_class = NextWordConfig
-    if TYPE_CHECKING:  # transformers would take the annotation for the class, and leaves its methods untyped
+    if TYPE_CHECKING:  # transformers would read the annotation as the configuration class, and its methods are untyped
         config: Any
         to: Any
         eval: Any
@@ -37,8 +37,8 @@ class WrappedModel(PreTrainedModel):
     conditioner: Any
     auxiliary_encoder: Any
 
-    _cache_argument: str  # name under which the backbone takes its cache
-    _why_no_head_cache: str  # why nothing of ours may ride in that cache; empty where it may
+    _cache_argument: str  # name of the backbone's argument for its cache
+    _why_no_head_cache: str  # why no head cache can be attached to the backbone's cache; empty if it can
 
     @property
     def carries_head_cache(self) -> bool:
@@ -51,7 +51,7 @@ class WrappedModel(PreTrainedModel):
         """The choice that the head makes before each token in a call; None: it makes no choice."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
-        # an assistant's scores must be what its tokens were sampled from, so an assistant draws from the whole
+        # an assistant's tokens must be sampled from its full distribution, because its scores are used to verify them
         is_assistant = getattr(generation_config, "is_assistant", False)
         return None if is_assistant else head.draw(config, sample=bool(generation_config.do_sample))
 

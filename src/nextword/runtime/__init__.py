@@ -1,1 +1,1 @@
-"""The lowest layer: devices, processes, files, locks, pretrained models, texts in files, optional libraries."""
+"""The lowest layer: devices, processes, files, locks, pretrained models, texts in files, and optional libraries."""

@@ -11,7 +11,7 @@ from torch import Tensor, distributed, nn
 def best_device() -> torch.device:
     """The accelerator if one is usable, otherwise the CPU.
 
-    A build of torch with CUDA names its accelerator on machines without a GPU too, so being named is not enough.
+    A build of torch with CUDA names an accelerator even on machines without a GPU. So this tests whether it is usable.
     """
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")
@@ -23,19 +23,19 @@ def is_offloaded(module: nn.Module) -> bool:
 
 
 def weight_of(layer: nn.Module) -> Tensor:
-    """A layer's weight; the dynamically quantised layers of torch give theirs when they are asked."""
+    """A layer's weight. In dynamically quantised layers of torch, ``weight`` is a method."""
     weight: Any = layer.weight
     return cast("Tensor", weight() if callable(weight) else weight)
 
 
 def precision_of(layer: nn.Module) -> torch.dtype:
-    """Dtype of a layer's input: that of its weight, or float32 if the weight has integers."""
+    """Dtype of a layer's input: the dtype of its weight, or float32 if the weight has integers."""
     weight = weight_of(layer)
     return weight.dtype if weight.is_floating_point() else torch.float32
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Device on which a module computes: that of its weight, or for an offloaded weight the one accelerate uses."""
+    """Device on which a module computes: the device of its weight, or for an offloaded weight accelerate's device."""
     weight = weight_of(module)
     hook = _fetching_hook(module)
     return torch.device(weight.device if hook is None else hook.execution_device)
@@ -43,13 +43,13 @@ def device_of(module: nn.Module) -> torch.device:
 
 def _fetching_hook(module: nn.Module) -> Any:
     hook: Any = getattr(module, "_hf_hook", None)
-    if hook is None or not weight_of(module).is_meta:  # an offloaded weight leaves its shape behind, without content
+    if hook is None or not weight_of(module).is_meta:  # an offloaded weight is on the meta device
         return None
     return next((one for one in getattr(hook, "hooks", [hook]) if getattr(one, "offload", False)), None)
 
 
 def is_sharded(layer: nn.Module) -> bool:
-    """Whether FSDP2 shards a layer's weight, and gathers it only for the layer's own forward."""
+    """Whether FSDP2 shards a layer's weight. FSDP2 gathers such a weight only for the layer's own forward pass."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return False
     from torch.distributed.fsdp import FSDPModule
@@ -58,12 +58,12 @@ def is_sharded(layer: nn.Module) -> bool:
 
 
 def class_of(layer: nn.Module) -> type:
-    """The original class of a layer, which FSDP2 may have replaced."""
+    """The original class of a layer. FSDP2 may have replaced the class."""
     return type(layer).__bases__[-1] if is_sharded(layer) else type(layer)
 
 
 def gather_weight(layer: nn.Module) -> None:
-    """Gathers the whole weight of a sharded layer, until its gradient is computed."""
+    """Gathers the whole weight of a sharded layer. It stays gathered until its gradient is computed."""
     sharded: Any = layer
     if is_sharded(layer):
         sharded.unshard()
@@ -74,17 +74,17 @@ VOCABULARY = "vocabulary"
 
 
 def vocabulary_mesh(layer: nn.Module) -> Any:
-    """The ``DeviceMesh`` along which the rows of a layer's weight are sharded; None if they are not sharded."""
+    """The ``DeviceMesh`` over which the rows of a layer's weight are sharded. None if they are not sharded."""
     mesh: Any = getattr(weight_of(layer), "device_mesh", None)
     return mesh if mesh is not None and mesh.mesh_dim_names == (VOCABULARY,) else None
 
 
 def held_here(weight: Tensor) -> Tensor:
-    """The rows of a weight on this process: all, unless they are sharded. Gradients reach the weight."""
+    """The rows of a weight on this process, which are all rows unless they are sharded. Gradients reach the weight."""
     if not hasattr(weight, "placements"):
         return weight
     shared: Any = weight
     rows: Any = shared.to_local()
-    if rows.requires_grad:  # a DTensor is not sparse, and nor can its gradient be
+    if rows.requires_grad:  # a DTensor cannot have a sparse gradient
         rows.register_hook(lambda gradient: gradient.to_dense() if gradient.is_sparse else gradient)
     return cast("Tensor", rows)

@@ -1,4 +1,4 @@
-"""Records as files: validated strictly, written atomically, with errors that name the wrong value."""
+"""Records as files. They are validated strictly and written atomically, and errors name the wrong value."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from pydantic import ValidationError, model_validator
 from nextword.settings.config import DeferredModel
 
 SCHEMA_VERSION = 6
-"""Version of the format of results.json; docs/file-formats.md says when it is raised."""
+"""Version of the format of results.json. docs/file-formats.md says when it is increased."""
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file for writing that replaces ``path`` atomically: ``path`` has either its old or its complete new content.
+    """A file for writing that replaces ``path`` atomically. ``path`` has either its old or its complete new content.
 
-    It is a temporary file in the same folder (created if missing) that is renamed to ``path`` at the end. Temporary
-    files of killed processes are deleted.
+    It is a temporary file in the same folder, which is created if missing, and is renamed to ``path`` at the end.
+    Temporary files of killed processes are deleted.
 
     Raises:
         DiskFullError: If there is not enough disk space.
@@ -55,18 +55,18 @@ TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{4})[0-9a-f]{8}\.tmp")
 """Pattern of the names of temporary files."""
 
 LONG_SILENCE = 24 * 3600.0
-"""Seconds without a word after which a file of another machine, whose locks may not be seen here, is abandoned."""
+"""Age in seconds at which a temporary file of another machine is deleted. Its lock may not be visible here."""
 
 
 def _temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """A new file to write to, locked as long as it is open, and its path."""
+    """A new file to write to, which is locked while it is open, and its path."""
     while True:
-        # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
+        # tempfile is not used: only their owner can read its files, but results are meant to be shared
         temporary = path.with_name(f".{path.name}.{_machine()}{secrets.token_hex(4)}.tmp")
-        file = open(temporary, "xb")  # noqa: SIM115  # closed by who asked
-        with contextlib.suppress(OSError):  # a disk without locks
+        file = open(temporary, "xb")  # noqa: SIM115  # the caller closes it
+        with contextlib.suppress(OSError):  # the disk may not support locks
             _lock(file, wait=True)
-        if temporary.exists():  # not taken for an abandoned one before it was locked
+        if temporary.exists():  # false if another process deleted the file before it was locked
             return temporary, file
         file.close()
 
@@ -76,12 +76,12 @@ def _delete_abandoned(folder: Path) -> None:
         if name := TEMPORARY.fullmatch(path.name):
             with contextlib.suppress(OSError), path.open("rb") as file:
                 if name["machine"] == _machine() or time.time() - path.stat().st_mtime > LONG_SILENCE:
-                    _lock(file, wait=False)  # an OSError where its process lives
+                    _lock(file, wait=False)  # raises an OSError if the file's process is alive
                     path.unlink()
 
 
 def _lock(file: BinaryIO, wait: bool) -> None:
-    if sys.platform != "win32":  # where a file that is open cannot be deleted anyway
+    if sys.platform != "win32":  # Windows does not delete open files, so no lock is needed
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +98,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
 
 
 class Record(DeferredModel):
-    """Base of all records: frozen and strict; unknown keys are errors."""
+    """Base class of all records. They are frozen and strict, and unknown keys are errors."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the record as JSON, [atomically][nextword.results.records.write_atomically].
@@ -118,12 +118,12 @@ class Record(DeferredModel):
         """Read a record that [`save`][nextword.results.records.Record.save] wrote.
 
         Raises:
-            ValueError: If the file does not exist, is not JSON (for example incomplete), has a newer schema, or another
-                kind; the message names the file and each wrong value.
+            ValueError: If the file does not exist, is not JSON (for example incomplete), has a newer schema, or is of
+                another kind. The message names the file and each wrong value.
         """
         content = _read_json(Path(path))
         try:
-            # Through JSON text, because strictness of JSON knows that an array may be a tuple and 1 a float.
+            # as JSON text, because strict validation of JSON accepts an array for a tuple and 1 for a float
             return cls.model_validate_json(json.dumps(content))
         except ValidationError as error:
             lines = [(_place(line["loc"], content), line["msg"]) for line in error.errors()]
@@ -140,7 +140,7 @@ class VersionedRecord(Record):
     @model_validator(mode="before")
     @classmethod
     def _schema_is_known(cls, content: Any) -> Any:
-        # Before all fields, so that a newer file is called newer instead of wrong in thirty places.
+        # checked before all fields, so that the error says that the file is newer, and not that many fields are wrong
         version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else SCHEMA_VERSION
         if not isinstance(version, int) or version < 1:
             raise ValueError(f"schema_version: must be a whole number from 1 to {SCHEMA_VERSION} ({version!r} given)")
@@ -153,7 +153,7 @@ class VersionedRecord(Record):
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """The kind of run that wrote a results.json: "compare" or "evaluate".
+    """The kind of command that wrote a results.json: "compare" or "evaluate".
 
     Raises:
         ValueError: If the file does not exist, is not JSON, or does not name its kind.
@@ -179,12 +179,12 @@ def _read_json(path: Path) -> Any:
 
 
 def _place(loc: tuple[int | str, ...], content: Any) -> str:
-    # a run is called by its name instead of its index
+    # a run is named by its method and seed instead of its index
     if len(loc) > 1 and loc[0] == "runs" and isinstance(loc[1], int):
         run = content["runs"][loc[1]]
         if isinstance(run, dict):
             inner = ".".join(str(part) for part in loc[2:])
-            # A message about a run as a whole already names it.
+            # an error of a run as a whole already has its name in the message
             return f"run '{run.get('method')}' (seed {run.get('seed')}), {inner}: " if inner else ""
     return f"{'.'.join(str(part) for part in loc)}: " if loc else ""
 
@@ -198,7 +198,7 @@ def non_finite(value: Any, where: str = "") -> Iterator[str]:
             yield from non_finite(inner, f"{where}.{key}" if where else str(key))
 
 
-# -- A disk that is full, said in one line wherever it is noticed.
+# -- A full disk, which is reported with a one-line message wherever it is noticed.
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """System errors of a full disk: no space, quota exceeded, file too large."""
@@ -208,7 +208,7 @@ TORCH_WRITES = ("inline_container.cc", "iostream error")
 
 
 class DiskFullError(OSError):
-    """A file could not be written because the disk is full; the message says where and what to do."""
+    """A file could not be written because the disk is full. The message says where, and what to do."""
 
 
 @contextlib.contextmanager
@@ -234,7 +234,7 @@ def no_room(path: str | os.PathLike[str], reason: str) -> str:
 
 
 def full_disk(problem: BaseException) -> str | None:
-    """The system's message about a full disk, from an error or its causes; ``None`` for other errors.
+    """The system's message about a full disk, from an error or its causes. ``None`` for other errors.
 
     >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(13, "Permission denied"))
     ('No space left on device', None)
@@ -249,6 +249,6 @@ def _no_room(problem: BaseException) -> str | None:
         number = int(code[1])
     if number in FULL:
         return os.strerror(number)
-    # torch.save does not pass on why writing failed; a missing permission fails before, with another message.
+    # torch.save does not report why writing failed. If a permission is missing, it fails before, with another message.
     torch_wrote = isinstance(problem, RuntimeError) and any(sign in str(problem) for sign in TORCH_WRITES)
     return "the disk is full" if torch_wrote and "Reader" not in str(problem) else None

@@ -10,17 +10,17 @@ from typing import Any
 from nextword.runtime import optional_libraries as extras
 
 SETTINGS = "adapter_config.json"
-"""File that identifies a peft folder."""
+"""Name of the file that a folder with a peft adapter has."""
 
 
 def is_adapter(path: str | Path) -> bool:
-    """Whether a folder has a peft adapter and no model."""
+    """Whether a folder has a peft adapter, but no model."""
     folder = Path(path).expanduser()
     return (folder / SETTINGS).is_file() and not (folder / "config.json").is_file()
 
 
 def model_of(path: str | Path) -> str | Path:
-    """Folder or hub name of an adapter's base model; any other path is returned unchanged."""
+    """Folder or hub name of an adapter's base model. Any other path is returned unchanged."""
     if not is_adapter(path):
         return path
     base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")
@@ -34,12 +34,12 @@ def from_adapter(
 ) -> Any:
     """The result of ``kind.from_pretrained`` for an adapter's base model, with the adapter merged.
 
-    A tokenizer in the adapter's folder takes precedence. ``open_model`` opens model, configuration or tokenizer, with
-    the same arguments.
+    A tokenizer in the adapter's folder has precedence. ``open_model`` opens a model, configuration or tokenizer and
+    gets the same arguments.
 
     Raises:
-        ValueError: The adapter does not say to which model it belongs, cannot be merged, or peft is missing. What
-            transformers raises of the model.
+        ValueError: If the adapter does not name its base model, cannot be merged, or peft is missing. The function also
+            raises transformers' errors for the base model.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -65,6 +65,6 @@ def from_adapter(
             f"({adapted.active_peft_config.peft_type.value} given)"
         )
     merged = adapted.merge_and_unload()
-    for name, weight in merged.named_parameters():  # peft freezes the model that it opens
+    for name, weight in merged.named_parameters():  # peft has frozen the weights of the model
         weight.requires_grad_(trains.get(name, weight.requires_grad))
     return (merged, info) if output_loading_info else merged

@@ -1,4 +1,4 @@
-"""Optional libraries: whether they are installed, and how to install them."""
+"""Optional libraries: which of them are installed, and how to install the others."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 
 
 def missing(modules: Iterable[str]) -> list[str]:
-    """Modules that cannot be imported; none is."""
+    """The names of modules that cannot be imported. The check does not import any module."""
     return [module for module in modules if not _is_there(module)]
 
 
 def _is_there(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a module inside a package, that package
+    except ModuleNotFoundError:  # for a module inside a package, if the package is missing
         return False
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra, for users of a wheel and of a clone alike.
+    """The command that installs an extra. It works for users of a wheel and of a clone.
 
     >>> install("lora")
     "pip install 'nextword[lora]'"

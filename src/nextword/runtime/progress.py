@@ -1,4 +1,4 @@
-"""Progress reports of long computations: the base class of watchers, which ignores all reports."""
+"""Progress reports of long computations. The base class of watchers ignores all reports."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ logger = logging.getLogger(__name__)
 
 
 class Watcher:
-    """Receives progress reports in order; a subclass shows those that it overrides.
+    """Receives progress reports in order. A subclass overrides the methods of the reports that it shows.
 
-    Several computations may run at the same time, each with a name and in one stage; their reports alternate.
-    ``with progress("softmax, seed 0", "training") as advanced`` encloses a stage and returns the function that reports
+    Several computations may run at the same time. Each has a name and is in one stage; their reports alternate.
+    ``with progress("softmax, seed 0", "training") as advanced`` encloses a stage. It returns the function that reports
     the finished share.
     """
 
     @contextlib.contextmanager
     def __call__(self, name: str, stage: str = "") -> Iterator[Callable[[float], None]]:
-        """Encloses a stage: reports its begin and end, and returns the function that reports its finished share."""
+        """Encloses a stage. It reports begin and end of the stage, and returns the function for the finished share."""
         began = time.perf_counter()
         self.began(name, stage)
         yield functools.partial(self.advanced, name)
         self.ended(name, stage, time.perf_counter() - began)
 
     def now(self, what: str, share: float | None = None) -> None:
-        """Report the current activity; ``share`` is the fraction of the whole work that is done, None if unknown."""
+        """The current activity. ``share`` is the finished fraction of the whole work, or None if unknown."""
 
     def began(self, name: str, stage: str) -> None:
-        """A stage (training, tuning, evaluation) begins; "" if the computation has only one stage."""
+        """A stage (training, tuning, evaluation) begins. "" if the computation has only one stage."""
 
     def advanced(self, name: str, share: float) -> None:
         """The finished share, from 0 to 1, of a computation's current stage."""
@@ -50,14 +50,14 @@ class Watcher:
         """A note before a computation begins."""
 
     def warned(self, sentence: str) -> None:
-        """A warning to the user; without a watcher it is logged."""
+        """A warning to the user. If there is no watcher, it is logged."""
         logger.warning(sentence)
 
     def planned(self, runs: int, finished: int) -> None:
-        """Number of runs of a comparison, and number of those finished by an earlier call."""
+        """Number of runs of a comparison, and number of runs that an earlier call has finished."""
 
     def finished(self, record: RunRecord) -> None:
         """A run is finished and saved."""
 
     def failed(self, run: FailedRun) -> None:
-        """A run ended with an error; the comparison continues without it."""
+        """A run ended with an error. The comparison continues without it."""

@@ -1,4 +1,4 @@
-"""Resuming of work: folders and unfinished files with their owner, locks, and checkpoints of arrays."""
+"""Resuming of work: folders and unfinished files that belong to one piece of work, locks, and checkpoints of arrays."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OLD_KEYS = {"places": "positions"}
 
 
 class ResumableFolder:
-    """A folder of one piece of work, which resumes there; other work is rejected.
+    """A folder that belongs to one piece of work, which can resume there. Other work in it raises an error.
 
     Args:
         path: The folder.
         kind: Kind of work, for messages, such as "training".
         manifest: Name of the file that identifies the work.
-        signs: Names of files and folders, one of which exists once the work has begun.
+        signs: Names of files and folders. If one of them exists, the work has begun.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, manifest: str, signs: Iterable[str]) -> None:
@@ -43,11 +43,11 @@ class ResumableFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the work has begun, so that the folder is protected."""
+        """Whether the work has begun. The folder is then protected from other work."""
         return any(sign.exists() for sign in self._signs)
 
     def begun(self) -> dict[str, Any] | None:
-        """The content of the manifest if the work has begun; None: the folder is free.
+        """The content of the manifest if the work has begun. None if the folder is free.
 
         Raises:
             ValueError: If the folder has other files, or its manifest cannot be read.
@@ -88,7 +88,7 @@ def expect_same(
 ) -> None:
     """Raises ValueError, which names the differences, if a folder or file belongs to other work of this ``kind``.
 
-    Other arguments are those of ``differences``.
+    The other arguments are those of ``differences``.
     """
     refuse_others(path, kind, differences(before, asked, may_differ))
 
@@ -103,7 +103,7 @@ def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
 
 
 def set_ones(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that are not None; a setting that an earlier version did not know counts as not set."""
+    """Settings that are not None. A setting that an earlier version did not have counts as not set."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -133,12 +133,12 @@ def read_manifest(path: Path, writer: str) -> dict[str, Any]:
 def differences(
     before: Mapping[str, Any], asked: Mapping[str, Any], may_differ: Callable[[str], bool] = lambda key: False
 ) -> list[str]:
-    """The differences of two sets of settings, one phrase per key; nested keys are written with dots.
+    """The differences between two sets of settings, with one phrase per key. Nested keys are written with dots.
 
     Args:
         before: Settings in the folder or file.
         asked: Settings of this call.
-        may_differ: Function that is true for keys that may differ.
+        may_differ: Function that returns True for keys that may differ.
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
@@ -172,30 +172,30 @@ def _shown(values: dict[str, Any], key: str) -> str:
     return json.dumps(values[key]) if key in values else "nothing"
 
 
-# -- One process at a time in a folder that is written to.
+# -- Locks: only one process at a time may write to a folder.
 
 LOCK, LEASE, OWNER = ".lock", ".lease", ".owner"
 LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
-"""Files of a lock; all but the first, which is empty, are deleted at its release."""
+"""Files of a lock. When the lock is released, all but the first, which is empty, are deleted."""
 
 LEASE_SECONDS = 30.0
-"""Seconds without renewal after which an owner on another machine counts as dead; equal in all versions."""
+"""Seconds without renewal after which an owner on another machine counts as dead. It is equal in all versions."""
 
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> Iterator[None]:
-    """Locks ``folder`` (created if missing) against other processes inside the ``with`` block.
+    """Locks ``folder``, which is created if missing, against other processes in this block.
 
-    Between processes of one machine the operating system's file lock decides; it ends with its process. Other machines
-    may not see this lock on a shared disk. For them the owner renews a second file every few seconds; after
-    ``LEASE_SECONDS`` without renewal another machine takes the lock.
+    Between processes of one machine the operating system's file lock decides. It ends with its process. On a shared
+    disk, other machines may not see this lock. For them the owner renews a second file every few seconds. After
+    ``LEASE_SECONDS`` without renewal another machine may take the lock.
 
-    ``command`` is named in the message to other processes; ``wait`` is the number of seconds to wait for another
-    process of this machine.
+    Messages to other processes name ``command``. ``wait`` is the number of seconds to wait for another process of this
+    machine.
 
     Raises:
-        ValueError: If the folder is not writable or locked by another process; the message says by which one, where,
-            since when and for what.
+        ValueError: If the folder is not writable or another process has locked it. The message names this process, its
+            machine, its start time and its command.
         DiskFullError: If there is not enough disk space.
     """
     from filelock import FileLock, SoftFileLease, Timeout
@@ -220,8 +220,8 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
 
 def expect_writable(lock: Path) -> None:
-    """Creates the file of a lock and its folder; raises ValueError if this is not possible."""
-    # a lock that cannot be made would be taken for one that another process holds
+    """Creates the file of a lock and its folder. Raises ValueError if this is not possible."""
+    # without this check, a lock that cannot be created would look like a lock of another process
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
@@ -237,11 +237,11 @@ def expect_writable(lock: Path) -> None:
 def _owner(folder: Path) -> str:
     try:
         return (folder / OWNER).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):  # it has only just begun, or is just ending
+    except (OSError, UnicodeDecodeError):  # the process has only just begun, or is ending
         return "another process"
 
 
-# -- Arrays and checkpoints of them as files: written as a whole or not at all, read without pickle.
+# -- Arrays and checkpoints of arrays as files. A file is written completely or not at all, and read without pickle.
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
 """Errors raised for a missing, incomplete or wrong file."""
@@ -254,12 +254,12 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Writes a .npz file atomically."""
     import numpy as np
 
-    with replacing(path) as file:  # a file, not a name: numpy would add an ending to a name
+    with replacing(path) as file:  # a file object, because numpy would add an ending to a file name
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
-    """The arrays of a .npz file by name, or the one array of a .npy file; raises one of ``UNREADABLE``."""
+    """The arrays of a .npz file by name, or the array of a .npy file. Raises one of the errors in ``UNREADABLE``."""
     import numpy as np
 
     found = np.load(path, allow_pickle=False)
@@ -270,12 +270,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
 
 
 class ArrayCheckpoint:
-    """A checkpoint of unfinished work: a file of arrays from which the same call resumes.
+    """A checkpoint of unfinished work. It is a file of arrays from which the same call resumes.
 
     Args:
-        path: The file; None: nothing is saved.
+        path: The file; None: no checkpoint is saved.
         kind: Kind of work, for messages, such as "count".
-        settings: All values that the arrays depend on.
+        settings: All values on which the arrays depend.
     """
 
     def __init__(self, path: Path | None, kind: str, settings: Mapping[str, Any]) -> None:
@@ -283,11 +283,11 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def load(self, restored: Callable[[dict[str, Any], dict[str, np.ndarray]], Restored]) -> Restored | None:
-        """Restores the facts and arrays saved last; None if nothing was saved.
+        """Restores the facts and arrays of the last save. None if nothing was saved.
 
         Raises:
-            ValueError: If the file cannot be read, or was saved with other settings (the message names the
-                differences).
+            ValueError: If the file cannot be read, or was saved with other settings. The message then names the
+                differences.
         """
         if self.path is None or not self.path.exists():
             return None
@@ -307,7 +307,7 @@ class ArrayCheckpoint:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last save is old enough for the next one."""
+        """Whether enough time has passed since the last save."""
         return self.path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS
 
     def save(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -320,6 +320,6 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def remove(self) -> None:
-        """Deletes the file after the work is finished."""
+        """Deletes the file once the work is finished."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

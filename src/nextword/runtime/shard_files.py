@@ -1,4 +1,4 @@
-"""Stores that a command builds shard by shard; each array is written completely or not at all."""
+"""Stores that a command builds shard by shard. Each array is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from nextword.runtime.files import Record, replacing
 
 BEGUN = "begun.json"
-"""The first file of a store: what it will hold."""
+"""The first file of a store. It describes the content that the store will have."""
 
 Facts = TypeVar("Facts", bound=Record)
 
@@ -22,9 +22,9 @@ class StoreKind:
     """A kind of store.
 
     Attributes:
-        setting: The setting that names such a folder, for messages.
+        setting: Name of the setting that has the path of such a folder, for messages.
         title: Name of such a store, for messages.
-        manifest: File that is written last; a folder without it is unfinished.
+        manifest: File that is written last. A folder without it is unfinished.
         command: The command that builds it.
     """
 
@@ -34,8 +34,8 @@ class StoreKind:
     command: str
 
     def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
-        """The manifest of a finished store; else ValueError, which says whether a build was begun."""
-        if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, false for a name that no file can have
+        """The manifest of a finished store. Otherwise raises ValueError, which says whether a build has begun."""
+        if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, returns False for an invalid file name
             return record.load(folder / self.manifest)
         begun = os.path.isfile(folder / BEGUN)
         said, instead = "given", f"make one with '{self.command} MODEL DATA --out FOLDER'"
@@ -45,7 +45,7 @@ class StoreKind:
         raise ValueError(f"{self.setting}: must be a finished {self.title} ('{folder}' {said}); {instead}")
 
     def damaged(self, path: Path, said: str) -> ValueError:
-        """The error for a file of a shard; ``said`` is the fault."""
+        """The error for a file of a shard. ``said`` describes the fault."""
         facts = f"{path.name.partition('.')[0]}.json"
         return ValueError(
             f"{self.setting}: must have all of its shards ('{path}' {said}); delete {facts} and {self.manifest} there "
@@ -54,19 +54,19 @@ class StoreKind:
 
 
 def shard_file(folder: Path, number: int, part: str) -> Path:
-    """A file of a shard."""
+    """The path of a file of a shard."""
     return folder / f"shard-{number:05d}.{part}"
 
 
 def finished_shard(folder: Path, number: int, record: type[Facts]) -> Facts | None:
-    """The facts of a shard, from the file that is written last; None if the shard is unfinished."""
+    """The facts of a shard, from the file that is written last. None if the shard is unfinished."""
     path = shard_file(folder, number, "json")
     return record.load(path) if path.is_file() else None
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array as .npy, whole or not at all."""
-    # Not np.save: it hands the numbers to C, and a disk that is full is noticed by nobody.
+    """Writes an array as a .npy file, completely or not at all."""
+    # np.save is not used: it writes from C code, which does not report a full disk
     with replacing(path) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
         file.write(np.ascontiguousarray(array).data)

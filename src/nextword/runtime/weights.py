@@ -1,7 +1,8 @@
 """Weights in a given precision, and memory-mapped weights for models that must not be in memory as a whole.
 
-Of a file the system keeps in memory what there is space for, and takes the space back when somebody needs it. These
-files have no name any more, so each is gone with the last tensor in it, also where the process is killed.
+The operating system keeps as much of a mapped file in memory as there is space for, and frees the space when it is
+needed. The names of these files are already deleted. So a file is deleted with its last tensor, even if the process is
+killed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 LEAST = 2**20
-"""Minimum number of bytes of a memory-mapped tensor."""
+"""Minimum number of bytes of a memory-mapped tensor. Smaller tensors are in memory."""
 
 
 def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor:
     """An uninitialised tensor in a file, or in memory if it is small.
 
     Raises:
-        OSError: There is no room on the disk.
+        OSError: If there is not enough disk space.
     """
     size = shape.numel() * dtype.itemsize
     if size < LEAST:
@@ -35,7 +36,7 @@ def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{uuid.uuid4().hex}.weights"
     try:
-        if hasattr(os, "posix_fallocate"):  # not on macOS; without the space, writing would end the process
+        if hasattr(os, "posix_fallocate"):  # not on macOS; without reserved space, a full disk would kill the process
             with place.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
         return torch.from_file(str(place), shared=True, size=shape.numel(), dtype=dtype).view(shape)
@@ -49,7 +50,7 @@ def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None)
 
 
 class MemoryMappedModel(TorchFunctionMode):
-    """In this block the weights of new modules are memory-mapped files in a folder, with identical values."""
+    """In this block the weights of new modules are memory-mapped files in a folder. Their values are the same."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class MemoryMappedModel(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """``torch.empty`` is what modules make their weights with, before they fill them in place."""
+        """Replaces ``torch.empty``, with which modules create their weights before they fill them in place."""
         named = kwargs or {}
         on_cpu = str(named.get("device") or torch.get_default_device()) == "cpu"
         if func is torch.empty and on_cpu and named.keys() <= {"size", "dtype", "device"}:
@@ -68,12 +69,12 @@ class MemoryMappedModel(TorchFunctionMode):
 
 
 def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
-    """Converts a model in place, except for weights that it keeps in single precision, as ``from_pretrained`` does.
+    """Converts a model in place, except weights that it keeps in single precision. ``from_pretrained`` does the same.
 
-    Converted weights are memory-mapped files in ``folder``, if given.
+    If ``folder`` is given, converted weights are memory-mapped files in it.
     """
     kept = "|".join(name.replace("*", ".*") for name in model._get_dtype_plan(dtype))
-    for name, weight in model.state_dict(keep_vars=True).items():  # without buffers that are made, not saved
+    for name, weight in model.state_dict(keep_vars=True).items():  # does not include buffers that are not saved
         if weight.is_floating_point() and weight.dtype != dtype and not (kept and re.search(kept, name)):
             weight.data = weight.data.to(dtype) if folder is None else copy_on_disk(weight.data, folder, dtype)
     for part in model.modules():
@@ -85,7 +86,7 @@ _PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float3
 
 
 def saved_precision(folder: Path) -> torch.dtype | None:
-    """Precision of all weights in a folder's safetensors files; None if they differ or are missing."""
+    """Precision of all weights in a folder's safetensors files. None if they differ or are missing."""
     found = set()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
@@ -93,7 +94,7 @@ def saved_precision(folder: Path) -> torch.dtype | None:
     return _PRECISIONS.get(found.pop()) if len(found) == 1 else None
 
 
-# -- Modules too large for the memory, refused before any of it is taken.
+# -- Modules that are too large for the memory. An error is raised before memory is allocated.
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -104,11 +105,11 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 def built(build: Callable[[], M], name: str) -> M:
     """The result of ``build``, if there is enough memory.
 
-    It is built on the meta device first, where tensors have shapes and take no memory; so ``build`` must depend on
-    nothing that it changes.
+    It is first built on the meta device, where tensors have shapes but take no memory. So ``build`` runs twice, and
+    must not depend on anything that it changes.
 
     Raises:
-        ValueError: If its parameters and buffers would need more memory than is free.
+        ValueError: If the parameters and buffers would need more memory than is free.
 
     >>> built(lambda: nn.Linear(10**6, 10**7), "a head")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -139,7 +140,7 @@ def free_memory() -> int | None:
         found += [1024 * int(kilobytes.split()[0])] if kilobytes else []
     if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    # What a container may take in all can be less than what the machine has free.
+    # the memory limit of a container can be lower than the free memory of the machine
     limit = _GROUP.read_text().strip() if _GROUP.is_file() else ""
     found += [int(limit)] if limit.isdigit() else []
     return min(found, default=None)

@@ -1,4 +1,4 @@
-"""Runs tasks in this process, or in several processes that each have opened, for example, a model."""
+"""Runs tasks in this process, or in several processes, each of which has opened for example a model."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Answer = TypeVar("Answer")
 MOST_PROCESSES = 1024
 
 WorkerTask = Callable[[Opened], Answer]
-"""A task; the task and its result must be picklable."""
+"""A task. The task and its result must be picklable."""
 
 
 class Workers(ABC, Generic[Opened]):
-    """Runs tasks."""
+    """Base class of objects that run tasks."""
 
     in_this_process: bool
-    """Whether a task can send messages to this process while it runs."""
+    """Whether a task can send messages to this process while the task runs."""
 
     @abstractmethod
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """The result of each task, in order. Tasks are created when a worker is free, so few are in memory.
+        """The result of each task, in order. A task is created when a worker is free, so few tasks are in memory.
 
         Raises:
             ValueError: If a task raised it, or a process was killed.
@@ -41,7 +41,7 @@ class Workers(ABC, Generic[Opened]):
 
 
 class ThisProcess(Workers[Opened]):
-    """One task after another, here."""
+    """Runs one task after another in this process."""
 
     in_this_process = True
 
@@ -55,10 +55,10 @@ class ThisProcess(Workers[Opened]):
 
 
 class Processes(Workers[Opened]):
-    """Worker processes of ``torch.utils.data.DataLoader``; each opens, for example, a model once and uses one thread.
+    """Worker processes of ``torch.utils.data.DataLoader``. Each opens for example a model once, and uses one thread.
 
-    ``datasets.map`` would fork this process, which breaks CUDA and torch's threads, and would open the model at each
-    call. The function that opens it must be picklable.
+    ``datasets.map`` is not used, because it forks this process, which breaks CUDA and torch's threads, and it would
+    open the model at each call. The function that opens the model must be picklable.
     """
 
     in_this_process = False
@@ -71,14 +71,14 @@ class Processes(Workers[Opened]):
             sampler=self._tasks,
             batch_size=None,
             num_workers=count,
-            collate_fn=_as_it_is,  # else torch would make tensors of an answer
+            collate_fn=_as_it_is,  # otherwise torch would convert an answer to tensors
             multiprocessing_context=_QuietContext(),
             persistent_workers=True,
-            generator=torch.Generator(),  # else one is drawn from that of the user
+            generator=torch.Generator(),  # otherwise torch takes a seed from the user's generator
         )
 
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """The results in the order of the tasks; at most two tasks per process are waiting."""
+        """The results in the order of the tasks. At most two tasks per process are waiting."""
         self._tasks.given = tasks
         try:
             for answer in self._loader:
@@ -98,13 +98,13 @@ class Processes(Workers[Opened]):
 
 
 class _QuietProcess(SpawnProcess):
-    """One that Ctrl-C, which goes to all, leaves alone: it would say where it was. Who has started it ends it."""
+    """A process that ignores Ctrl-C, because it would print a traceback. The process that started it ends it."""
 
     def start(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             super().start()
             return
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which those that are started now inherit
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a process that is started now inherits this
         try:
             super().start()
         finally:
@@ -116,7 +116,7 @@ class _QuietContext(SpawnContext):
 
 
 def _end_all() -> None:
-    # at once: a data loader would wait for each, and take its end for a fault
+    # kills all processes; a data loader would wait for each, and would report its end as an error
     told = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for process in active_children():
         if isinstance(process, _QuietProcess):
@@ -135,14 +135,14 @@ class _Tasks(Sampler[Any]):
 
 @dataclass(frozen=True)
 class _Refused:
-    """A ``ValueError`` of another process; raised there it would come with a page of that process's calls."""
+    """A ``ValueError`` of another process. If it were raised there, it would come with a long traceback."""
 
     why: str
 
 
 @dataclass
 class _Asked(Dataset[Any]):
-    """What a process has opened, and its answer to each task."""
+    """The object that a process has opened, and its answer to each task."""
 
     open_one: Callable[[], Any]
     modules: tuple[str, ...]
@@ -170,7 +170,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """``processes`` workers, each of which calls ``open_one`` once; None: this process. ValueError if out of range."""
+    """``processes`` workers, each of which calls ``open_one`` once. None: this process. ValueError if out of range."""
     if processes is None:
         return ThisProcess(open_one)
     if not 1 <= processes <= MOST_PROCESSES:

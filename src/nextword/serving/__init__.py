@@ -1,1 +1,1 @@
-"""Serving of models with a head, with batched requests: an HTTP server, and a vLLM plug-in."""
+"""Serving of models with a head for several requests at a time: an HTTP server, and a vLLM plug-in."""

@@ -1,4 +1,4 @@
-"""Call forms of the public functions: by signature, with a recipe, and as in earlier versions."""
+"""The ways to call the public functions: by their signature, with a recipe, and as in earlier versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RECIPE = "recipe"
-"""The parameter that holds several others as a table."""
+"""The parameter that contains values of several other parameters as a table."""
 
 
 def begins_with_config(args: Sequence[Any]) -> bool:
@@ -25,7 +25,7 @@ def begins_with_config(args: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class CallForms:
-    """Decorates a function so that other call forms are converted to its signature.
+    """Decorates a function so that other ways to call it are converted to its signature.
 
     >>> @CallForms(tables=["training"], positions=["out"])
     ... def fit(model=None, *, seed=0, training=None, recipe=None, out=None):
@@ -40,18 +40,18 @@ class CallForms:
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Parameters by alias: names of earlier versions, and keys of recipes."""
+    """Parameters by alias. Aliases are names of earlier versions, and keys of recipes."""
     tables: Collection[str] = ()
-    """Parameters that are tables; given together with a recipe, they replace single keys of its table."""
+    """Parameters that are tables. If there is also a recipe, they replace single keys of its table."""
     positions: Sequence[str] = ()
     """Order of the positional arguments after a config in earlier versions."""
     is_config: Callable[[Sequence[Any]], bool] = begins_with_config
-    """Whether positional arguments are in the old order."""
+    """Function that returns whether positional arguments are in the order of earlier versions."""
     read: Callable[[str], Mapping[str, Any]] | None = None
     """Function that reads a recipe from its name or path."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """``function`` with all call forms; its signature and docstring are kept."""
+        """``function``, which can be called in all ways. Its signature and docstring are kept."""
         parameters = inspect.signature(function).parameters
         positional = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
 
@@ -59,7 +59,7 @@ class CallForms:
         def call(*args: Any, **kwargs: Any) -> Any:
             names = [RECIPE, *self.positions] if self.positions and self.is_config(args) else positional
             if len(args) > len(names):
-                return function(*args, **kwargs)  # Python says how many it takes
+                return function(*args, **kwargs)  # raises Python's error for too many arguments
             by_position = dict(zip(names, args, strict=False))
             by_name = {self.renamed.get(name, name): value for name, value in kwargs.items()}
             for name in by_position.keys() & by_name.keys():
@@ -67,7 +67,7 @@ class CallForms:
             given = by_position | by_name
             recipe = given.pop(RECIPE, None)
             content = {} if recipe is None else self._content(recipe)
-            if RECIPE in parameters:  # other keys than parameters are its own affair; None is not a default
+            if RECIPE in parameters:  # the function itself checks keys that are not parameters, and values of None
                 own = {name: content[name] for name in content if name not in parameters or content[name] is None}
                 given |= {RECIPE: own} if own else {}
                 content = {name: value for name, value in content.items() if name not in own}

@@ -1,4 +1,4 @@
-"""Settings: strict, frozen pydantic models with error messages that name the setting, the fault and the remedy."""
+"""Settings as strict, frozen pydantic models. Error messages name the setting, the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from nextword.settings.setting_names import named
 
 
 class DeferredModel(BaseModel):
-    """Base of settings and records: unknown keys are errors, values are not coerced, instances are frozen."""
+    """Base class of settings and records. Unknown keys are errors, values are not converted, instances are frozen."""
 
-    # Schemas are built when first used: many classes are defined by an import, few of them are filled.
+    # a schema is built when it is first used, because most of the classes that an import defines are never used
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
-        """Builds the schema from the names in the class's module only."""
-        # pydantic also reads the local names of the code that made the first instance, which are not ours. On Python
-        # 3.13.0 reading them ends the process.
+        """Builds the schema only from the names in the class's module."""
+        # pydantic would also read the local names of the code that made the first instance, which is not our code. On
+        # Python 3.13.0 this ends the process.
         return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
 
 
 M = TypeVar("M", bound=BaseModel)
 
 LARGEST = 2**32 - 1
-"""Upper limit of all integer settings, to prevent overflows; fields with costs have lower limits of their own."""
+"""Upper limit of all integer settings, which prevents overflows. Settings with costs have lower limits."""
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 """A seed in the range that every library accepts."""
@@ -47,7 +47,7 @@ _LONGEST_SHOWN = 200
 
 
 class Settings(DeferredModel):
-    """Base of every settings model."""
+    """Base class of all settings models."""
 
     @model_validator(mode="after")
     def _numbers_fit(self) -> Self:
@@ -60,18 +60,18 @@ class Settings(DeferredModel):
 
 
 class SettingsError(ValueError):
-    """Invalid settings; the message has one line per fault."""
+    """Invalid settings. The message has one line per fault."""
 
 
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     """``model`` filled with ``values`` from Python, TOML or JSON.
 
-    The values are converted to JSON first, so Python-only types are accepted: a tuple becomes a list, a path a string.
-    Error messages prefix each key with ``where``, the section that holds these values.
+    The values are converted to JSON first, so types of Python are accepted: a tuple becomes a list, a path a string.
+    Error messages put ``where``, the section with these values, before each key.
 
     Raises:
-        SettingsError: If values are invalid, for example ``head.componets: unknown key. Did you mean 'components'?``;
-            one line per fault.
+        SettingsError: If values are invalid, for example ``head.componets: unknown key. Did you mean 'components'?``.
+            The message has one line per fault.
     """
     try:
         text = json.dumps(dict(values), default=_plain)
@@ -86,7 +86,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
 
 
 def expect_whole_characters_in(values: Any, where: str = "") -> None:
-    """Raises SettingsError if a text in settings has half a character, which pydantic does not check."""
+    """Raises SettingsError if a text in settings has half a character. pydantic does not check this."""
     for at, text in _texts(values):
         try:
             expect_whole_characters(text, _place(where, at))
@@ -95,7 +95,7 @@ def expect_whole_characters_in(values: Any, where: str = "") -> None:
 
 
 def _texts(values: Any, at: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """All texts in settings, keys included, each with its location."""
+    """All texts in settings, including keys, each with its location."""
     if isinstance(values, str):
         yield at, values
     entries = values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
@@ -133,16 +133,16 @@ _WANTED = {
     "none_required": "nothing",
     "json_invalid": "JSON",
 }
-"""What a value must be, by pydantic's name of the fault; replaces pydantic's message."""
+"""What a value must be, by pydantic's name of the fault. It replaces pydantic's message."""
 
 _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
-"""Location entries that pydantic adds for the kinds of a union, which are not keys."""
+"""Location entries that pydantic adds for the members of a union. They are not keys."""
 
 
 def wanted(error: ErrorDetails) -> str | None:
-    """What a value must be, in words, such as ``at least 1``; None if the error message already has it."""
+    """What a value must be, in words, such as ``at least 1``. None if the error message already has it."""
     template = _WANTED.get(error["type"])
-    # Limits of a setting that may be a fraction are floats: 0.0.
+    # if a setting may be a fraction, its limits are floats such as 0.0
     limits = error.get("ctx", {}).items()
     return template and template.format(
         **{name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit for name, limit in limits}
@@ -150,7 +150,7 @@ def wanted(error: ErrorDetails) -> str | None:
 
 
 def must_be(value: Any, *wishes: str) -> str:
-    """Text that says what a setting must be, and the value given.
+    """A text that says what a setting must be, and which value was given.
 
     >>> must_be(0, "at least 1"), must_be("x", "'auto'", "a whole number")
     ('must be at least 1 (0 given)', "must be 'auto' or a whole number ('x' given)")
@@ -160,10 +160,10 @@ def must_be(value: Any, *wishes: str) -> str:
 
 def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
     by_position: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
-    # A key that is unknown first: often it is why another one is missing.
+    # unknown keys come first, because a misspelled key is often the reason why another key is missing
     for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
         if error["type"] == "default_factory_not_called":
-            continue  # what a default follows from is wrong, which is said
+            continue  # the default depends on another setting, which has an error of its own
         first, rest = error["loc"][:1], error["loc"][1:]
         at = first + tuple(step for step in rest if not (isinstance(step, str) and _KIND.fullmatch(step)))
         by_position.setdefault(at, []).append(error)
@@ -171,12 +171,12 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
     for at, found in by_position.items():
         wishes = [wish for error in found if (wish := wanted(error)) is not None]
         if len(wishes) < len(found):
-            # Among kinds that a setting may be of, the one whose check is our own says most.
+            # if a setting may have several types, the error of our own check is the most helpful
             ours = [error for error in found if wanted(error) is None]
             lines += [_explain(model, error, at, where) for error in ours]
-        # A list of which no entry is right counts as too short, which is not a fault of its own.
+        # if no entry of a list is valid, pydantic also reports that it is too short, which is not a fault of its own
         elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_position)):
-            # head.components: must be ..., but head spec 'mos:0': components must ...
+            # "head.components: must be ...", but "head spec 'mos:0': components must ..."
             colon = ":" if _is_setting(where) else ""
             lines.append(f"{_place(where, at)}{colon} {must_be(found[0]['input'], *wishes)}.{_described(model, at)}")
     return lines
@@ -191,7 +191,7 @@ def _place(where: str, at: Sequence[int | str]) -> str:
 
 
 def _is_setting(where: str) -> bool:
-    """Whether a location is a path of settings, as in ``method 'cache': training``, not a spec such as ``mos:0``."""
+    """Whether a location is a path of settings, as in ``method 'cache': training``, and not a spec (``mos:0``)."""
     return re.fullmatch(r"[\w.-]*", where.rpartition(": ")[2]) is not None
 
 
@@ -204,17 +204,17 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
         return f"{place}: missing; give {named(place, 'VALUE')}.{_described(model, at)}"
     message = said(error)
     about = re.fullmatch(r"(\w+)(?::| (?=must )) ?(.*)", message, re.DOTALL)
-    if about and about[1] in fields_at(model, at):  # a check of several settings that is about one of them
+    if about and about[1] in fields_at(model, at):  # a check of several settings whose error is about one of them
         return f"{_place(where, (*at, about[1]))}: {about[2]}"
     if not place:
         return message
-    # A check of several settings together has all of them as its input, which would drown the message.
+    # The input of a check of several settings is all of them, which would make the message too long.
     is_said = isinstance(error["input"], dict) or _shown(error["input"]) in message
     return f"{place}: {message}" if is_said else f"{place}: {message} ({_shown(error['input'])} given)"
 
 
 def said(error: ErrorDetails) -> str:
-    """The message of a check of our own, or the kind of a fault that ``_WANTED`` does not list."""
+    """The message of our own check, or the name of a fault that ``_WANTED`` does not list."""
     if error["type"] in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     return f"cannot be used, {error['type'].replace('_', ' ')}"
@@ -232,9 +232,9 @@ def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
 
 @cache
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring of each field of a settings model, inherited fields included."""
-    # Read from the source when asked. Pydantic's ``use_attribute_docstrings`` reads the source of every class when it
-    # is defined, which takes longer than all else that importing settings does.
+    """The docstring of each field of a settings model, including inherited fields."""
+    # The source is read only when this function is called. With ``use_attribute_docstrings``, pydantic reads the source
+    # of every class when it is defined, which takes longer than the rest of importing settings.
     found: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if not issubclass(owner, BaseModel) or owner is BaseModel:
@@ -249,7 +249,7 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of the settings model nested in ``model`` at ``path``; list indices are ignored."""
+    """Names of the fields of the settings model that is nested in ``model`` at ``path``. List indices are ignored."""
     for step in path:
         field = model.model_fields.get(str(step))
         if field is not None:
@@ -265,7 +265,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((part for part in found if part is not None), None)
 
 
-# -- Text is whole characters: half of one, as a surrogate alone is, can be neither written nor cut into tokens.
+# -- Texts must have whole characters. Half a character (an unpaired surrogate) can be neither written nor tokenized.
 
 
 def expect_whole_characters(text: str, place: str) -> None:

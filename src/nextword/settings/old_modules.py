@@ -1,4 +1,4 @@
-"""Old names of modules and objects that have moved, for plug-ins and scripts of earlier versions."""
+"""Old names of modules and objects that were moved, for plug-ins and scripts written for earlier versions."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ MOVED = {
     "weights": "runtime.weights",
     "workers": "runtime.workers",
 }
-"""Old module names under ``nextword.`` and their new locations; longer names come before their prefixes."""
+"""Old module names below ``nextword.``, and their new locations. Longer names come before their prefixes."""
 
 RENAMED = {
     "CommonStart": "experiments.comparison.initial_checkpoint.InitialCheckpoint",
@@ -162,7 +162,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
-    """Makes the ``__getattr__`` of a module with renamed objects; ``calls`` is the stack depth for warnings."""
+    """Makes the ``__getattr__`` of a module with renamed objects. ``calls`` is the stack depth for warnings."""
 
     def get(name: str) -> Any:
         if name not in RENAMED:
@@ -175,23 +175,23 @@ def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
 
 
 def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
-    """Lets a plug-in's class define methods under old names, or call them on its base class.
+    """Lets a plug-in's class define methods by their old names, or call them on its base class.
 
     Args:
-        kind: The class, when it is created.
-        renamed: Current names of the base class's methods, by their old names.
+        kind: The class, at the time when it is created.
+        renamed: Current names of the base class's methods, by old name.
     """
     for old, new in renamed.items():
         own = vars(kind)
         if old in own and new not in own:
-            warnings.warn(f"{kind.__name__}.{old} is {new} now", FutureWarning, stacklevel=4)  # past ABCMeta
+            warnings.warn(f"{kind.__name__}.{old} is {new} now", FutureWarning, stacklevel=4)  # skips ABCMeta's frame
             setattr(kind, new, own[old])
         elif new in own:
             setattr(kind, old, own[new])
 
 
 class _Moved(ModuleType):
-    """A module object under an old name, with the attributes of the new module."""
+    """A module object with an old name and the attributes of the new module."""
 
     def __getattr__(self, name: str) -> Any:
         assert self.__spec__ is not None
@@ -204,7 +204,7 @@ class _Moved(ModuleType):
 class _OldModules:
     """An import hook that finds modules by their old names.
 
-    It does not use the base classes of ``importlib.abc``, whose import takes as long as the rest of
+    It does not use the base classes of ``importlib.abc``, because importing them takes as long as the rest of
     ``import nextword``.
     """
 
@@ -212,30 +212,30 @@ class _OldModules:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         new = moved_to(fullname)
-        # a loader by its methods
+        # this object has the methods of a loader
         return None if new is None else ModuleSpec(fullname, self, origin=new, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         assert spec.origin is not None
         importlib.import_module(spec.origin)
-        if spec.name.count(".") == 1:  # those below it follow
+        if spec.name.count(".") == 1:  # not for submodules, which are imported after their package
             warnings.warn(f"{spec.name} is {spec.origin} now", FutureWarning, stacklevel=2)
         module = _Moved(spec.name)
-        module.__path__ = []  # not that of today, where files would be found and run a second time
+        module.__path__ = []  # not the path of the new package, from which files would be loaded a second time
         return module
 
-    def exec_module(self, module: ModuleType) -> None: ...  # all that it has lies elsewhere
+    def exec_module(self, module: ModuleType) -> None: ...  # the module has no content of its own
 
 
 def moved_to(name: str) -> str | None:
-    """The current name of a module; None if it has not moved.
+    """The current name of a module. None if the module was not moved.
 
     >>> moved_to("nextword.metrics.bleu")
     'nextword.evaluation.metrics.bleu'
     """
     package, _, old = name.partition(".")
     rest = ""
-    while package == _PACKAGE and old:  # the longest name first: what became of a module itself, then of its folder
+    while package == _PACKAGE and old:  # longest name first: the module itself, then the packages that contain it
         if old in MOVED:
             return f"{_PACKAGE}.{MOVED[old]}{rest}"
         old, _, last = old.rpartition(".")
@@ -246,4 +246,4 @@ def moved_to(name: str) -> str | None:
 def install_old_imports() -> None:
     """Installs the import hook for old names."""
     if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
-        sys.meta_path.append(_OldModules())  # last: only what is found nowhere else
+        sys.meta_path.append(_OldModules())  # at the end, so that it gets only names that are not found otherwise

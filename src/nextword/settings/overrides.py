@@ -11,11 +11,11 @@ from typing import Any
 _FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
-"""Function that expands a text at a path to a table; None if it is only text."""
+"""Function that converts a text at a path to a table. None if the text is only a text."""
 
 
 def parsed(content: bytes, where: str) -> dict[str, Any]:
-    """Parses a TOML file; raises ValueError, which names the file by ``where``, if it is invalid."""
+    """Parses a TOML file. If it is invalid, raises ValueError, which names the file by ``where``."""
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
@@ -48,8 +48,8 @@ def overridden(
     """A copy of ``recipe`` with each ``key.path=value`` applied, from left to right.
 
     Values are parsed as TOML, or used as text if they are not TOML. A number in the path is a list index, from 0. If a
-    path leads into a text that abbreviates a table (a spec), ``table_of`` expands the text. For heads, objectives and
-    conditioners this is ``table_of_spec``.
+    path leads into a text that is short for a table (a spec), ``table_of`` converts the text to the table. For heads,
+    objectives and conditioners this function is ``table_of_spec``.
 
     >>> overridden({"start": {"model": "gpt2"}}, ["start.model=distilgpt2", "start.seed=3"])
     {'start': {'model': 'distilgpt2', 'seed': 3}}
@@ -68,7 +68,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """A copy of ``recipe`` with each value set at its path; like ``overridden``, but values are not text."""
+    """A copy of ``recipe`` with each value set at its path. It is like ``overridden``, but values are not parsed."""
     changed = copy.deepcopy(recipe)
     for path, value in values.items():
         _put(changed, path.split("."), value, f"{path}={value}", table_of)
@@ -89,7 +89,7 @@ def read_value(text: str) -> Any:
 
 
 def named_path(given: str) -> tuple[str | None, str]:
-    """Splits ``NAME=PATH``; the name is None if there is none, or if the whole text is an existing path."""
+    """Splits ``NAME=PATH``. The name is None if there is no name, or if the whole text is an existing path."""
     name, equals, path = given.partition("=")
     return (name, path) if equals and not Path(given).exists() else (None, given)
 

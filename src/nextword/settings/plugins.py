@@ -1,11 +1,11 @@
-"""Plug-ins: components of other packages, found through entry points and ``--import``.
+"""Plug-ins are components of other packages, found through entry points and ``--import``.
 
 A package names, in its ``pyproject.toml``, a module whose import registers its components::
 
     [project.entry-points."nextword.parts"]
     sharp = "my_package.sharp"
 
-Such a module is imported only when an unknown name or the list of all names is requested. So a broken package affects
+This module is imported only when an unknown name or the list of all names is requested. So a broken package affects
 only its own users.
 """
 
@@ -23,12 +23,12 @@ from pathlib import Path, PurePath
 logger = logging.getLogger(__name__)
 
 GROUP = "nextword.parts"
-"""Group of the entry points; their names before ``=`` are ignored."""
+"""Group of the entry points. The names before ``=`` are ignored."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A module whose import registers components, and the distribution that names it (None for --import)."""
+    """A module whose import registers components, and the distribution that names it (None for ``--import``)."""
 
     module: str
     package: str | None = None
@@ -36,17 +36,17 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """Origin of the components, for lists and messages."""
+        """Origin of the components, as shown in lists and messages."""
         return f"module '{self.module}'" if self.package is None else f"package '{self.package}'"
 
 
 _requested: dict[str, Plugin] = {}
 _loaded: dict[Plugin, bool] = {}
-"""Plug-ins whose import was tried, with its success."""
+"""Plug-ins that were imported or whose import failed, each with True if the import succeeded."""
 
 
 def request(module: str) -> None:
-    """Adds a module to the plug-ins of this process; raises ValueError if it does not exist."""
+    """Adds a module to the plug-ins of this process. Raises ValueError if the module does not exist."""
     if find_module(module) is None:
         stem = PurePath(module).as_posix().removesuffix(".py").removeprefix("./").replace("/", ".")
         if stem != module and find_module(stem) is not None:
@@ -59,14 +59,14 @@ def request(module: str) -> None:
 
 
 def plugins() -> list[Plugin]:
-    """All plug-ins, each module once: modules of ``--import``, then entry points by package."""
+    """All plug-ins, with each module only once: first modules of ``--import``, then entry points by package."""
     named = _installed(tuple(sys.path))
     return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
 
 
 @lru_cache(maxsize=1)
 def _installed(_path: tuple[str, ...]) -> list[Plugin]:
-    # read once for this sys.path: every name that is looked up asks for them
+    # cached for this sys.path, because every lookup of a name needs the entry points
     from importlib.metadata import entry_points
 
     named = [
@@ -78,7 +78,7 @@ def _installed(_path: tuple[str, ...]) -> list[Plugin]:
 
 
 def brought_by(module: str) -> Plugin | None:
-    """The package that a module belongs to, or the module itself; None for this library."""
+    """The package that contains a module, or the module itself. None for a module of this library."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return None
@@ -94,12 +94,12 @@ def load() -> None:
     """
     for plugin in plugins():
         if plugin in _loaded and (_loaded[plugin] or plugin.package is not None):
-            continue  # a module that --import names is asked for: that it fails is said every time
-        _loaded[plugin] = False  # before the import, which may ask for names itself
+            continue  # the user asked for this module, so its error is raised every time
+        _loaded[plugin] = False  # set before the import, which may itself look up names
         try:
             importlib.import_module(plugin.module)
         except Exception as fault:
-            _loaded[plugin] = False  # again: the import may itself have asked for names, and half a module was found
+            _loaded[plugin] = False  # set again, because a lookup during the import may have found half a module
             why = f"{type(fault).__name__}: {(str(fault).strip() or 'no message').splitlines()[0]}"
             if plugin.package is None:
                 raise ValueError(f"--import {plugin.module}: cannot be imported ({why})") from fault
@@ -111,7 +111,7 @@ def load() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """The loaded plug-ins: version by package, checksum by module of ``--import``."""
+    """The loaded plug-ins: the version of each package, and the checksum of each module of ``--import``."""
     return {
         plugin.package or plugin.module: _checksum(plugin.module) if plugin.package is None else plugin.version or ""
         for plugin, well in _loaded.items()
@@ -127,7 +127,7 @@ def _checksum(module: str) -> str:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """File of a module, without running it or its packages; None if there is none."""
+    """The spec of a module, found without running it or its packages. None if there is none."""
     spec: ModuleSpec | None = None
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
@@ -139,12 +139,12 @@ def find_module(name: str) -> ModuleSpec | None:
         if spec is None:
             return None
         if count < len(parts) and spec.origin is None:
-            importlib.import_module(name)  # without an __init__ there is nothing to run, but others look it up
+            importlib.import_module(name)  # a package without __init__ runs no code, and must be imported for lookups
     return spec
 
 
 def sources(name: str) -> list[Path]:
-    """The source files of a module, for a package including all submodules."""
+    """The source files of a module. For a package, this includes all submodules."""
     spec = find_module(name)
     if spec is None:
         return []

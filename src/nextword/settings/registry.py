@@ -1,6 +1,6 @@
 """A typed registry that maps names in specs, configs and on the command line to classes.
 
-A decorator at each class fills it, so no list has to be edited, in this package or in plug-ins
+A decorator at each class registers it. So no list has to be edited, neither in this package nor in plug-ins
 (``nextword.settings.plugins``):
 
     >>> animals = Registry[type]("animal")
@@ -32,19 +32,19 @@ class UnknownNameError(ValueError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``" Did you mean 'x'?"`` for the known name most similar to ``name``, or ``""`` if none is similar."""
+    """``" Did you mean 'x'?"`` for the known name most similar to ``name``. ``""`` if no name is similar."""
     near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
 class Registry(Generic[T]):
-    """A mapping from names to classes of one kind; names are unique and case-insensitive.
+    """A mapping from names to classes of one kind. Names are unique and case-insensitive.
 
     Args:
         kind: Kind of the classes, in the singular, for messages.
         base: Class that all classes must extend.
-        also: Name of a package that registers more classes. Like plug-ins, it is imported when an unknown name or all
-            names are requested.
+        also: Name of a package that registers more classes. Like plug-ins, this package is imported when an unknown
+            name or all names are requested.
     """
 
     def __init__(self, kind: str, base: type = object, also: str | None = None) -> None:
@@ -55,7 +55,7 @@ class Registry(Generic[T]):
         self._also = also
 
     def register(self, name: str, *, aliases: Iterable[str] = ()) -> Callable[[T], T]:
-        """Decorator that registers a class under ``name``, and under ``aliases``, which lists do not show.
+        """Decorator that registers a class under ``name`` and under ``aliases``. Lists do not show the aliases.
 
         Raises:
             ValueError: If ``name`` is not lower case, contains ``+``, ``:`` or ``,``, or belongs to another class, if
@@ -90,7 +90,7 @@ class Registry(Generic[T]):
         """The class registered under ``name``, in any case.
 
         Raises:
-            UnknownNameError: If the name is unknown; the message has the most similar one and all known ones.
+            UnknownNameError: If the name is unknown. The message has the most similar name and all known names.
         """
         if name not in self:
             near = did_you_mean(name, [*self._entries, *self._aliases])
@@ -101,7 +101,7 @@ class Registry(Generic[T]):
         return self._entries[self._aliases.get(name.lower(), name.lower())]
 
     def written(self, name: str) -> str:
-        """How a name is written in lists."""
+        """The form of a name in lists."""
         return name
 
     def names(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Names of settings in messages: the option of the running command, or the argument of a Python function.
 
-So one check serves both kinds of users:
+With these names, one check has the right message for both kinds of users:
 
     >>> named("max_new_tokens"), named("head", "VALUE")
     ('max_new_tokens', 'head=VALUE')
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Options = Callable[[], Mapping[str, str]]
-"""The options of a command by setting, used when a message is made."""
+"""Function that returns the options of a command, by setting. It is called when a message is made."""
 
 _command: ContextVar[Options | None] = ContextVar("command", default=None)
 
@@ -32,10 +32,10 @@ def of_command(options: Options) -> Iterator[None]:
 
 
 def named(setting: str, value: object = None) -> str:
-    """A setting as users write it, alone or with a value; ``setting`` is its name in Python."""
+    """A setting as users write it, alone or with a value. ``setting`` is its name in Python."""
     options = _command.get()
     known = {} if options is None else options()
-    option = known.get(setting, known.get(setting.removesuffix("s")))  # one that may be repeated is in the singular
+    option = known.get(setting, known.get(setting.removesuffix("s")))  # repeatable options have singular names
     if value is None:
         return option or setting
     return f"{option} {value}" if option else f"{setting}={value}"

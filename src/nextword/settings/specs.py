@@ -1,10 +1,10 @@
-"""Specs: the short form of components. ``mos:3+mi`` is the head ``mos`` with one argument and the modifier ``mi``.
+"""Specs are the short form of components. ``mos:3+mi`` is the head ``mos`` with one argument and the modifier ``mi``.
 
-All kinds of components have one grammar: ``name[:argument,...][+modifier[:argument,...]]...``, case-insensitive. An
-argument is a word or number that the component defines (``mos:3,static``), or any of its settings by name
-(``cache:temperature=0.5``, ``histalign:paper,alpha=0.5``). A modifier fills one field of the config; a component
-accepts the modifiers whose fields its config has. Heads, objectives, conditioners and metrics have one ``Grammar``
-each.
+All kinds of components have the same grammar: ``name[:argument,...][+modifier[:argument,...]]...``, case-insensitive.
+An argument is a word or number that the component defines (``mos:3,static``), or any of its settings by name
+(``cache:temperature=0.5``, ``histalign:paper,alpha=0.5``). A modifier sets one field of the config. A component accepts
+the modifiers whose fields its config has. Heads, objectives, conditioners and metrics have one ``Grammar`` each.
+
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from nextword.settings.overrides import read_value
 from nextword.settings.registry import Registry
 
 PUBLISHED = "published"
-"""Word of a spec such as ``cache:published`` that selects the settings of the paper."""
+"""Word in a spec such as ``cache:published`` that selects the settings in the component's paper."""
 
 
 class SpecSettings(Settings):
-    """Settings that can be given in a spec such as ``mos:3,static``, after the colon."""
+    """Settings that can be given in a spec after the colon, as in ``mos:3,static``."""
 
     published: ClassVar[Mapping[str, Any]] = {}
-    """Settings of the paper, selected by ``published`` in a spec; empty if the defaults are those of the paper."""
+    """Settings of the component's paper, which ``published`` in a spec selects. Empty if they are the defaults."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``.
+        """Settings for the arguments of a spec. For ``mos:3,static`` the argument is ``["3", "static"]``.
 
         Raises:
             ValueError: If the arguments are invalid.
@@ -43,12 +43,12 @@ class SpecSettings(Settings):
         return {}
 
     def arguments(self) -> list[str]:
-        """The inverse of ``from_arguments``; empty if all settings have their defaults."""
+        """The inverse of ``from_arguments``. Empty if all settings have their default values."""
         return []
 
     @classmethod
     def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
-        """Like ``from_arguments``, with the settings of the paper if ``published`` is among the arguments."""
+        """Like ``from_arguments``, but with the settings of the paper if ``published`` is among the arguments."""
         own = [argument for argument in arguments if argument != PUBLISHED]
         settings = cls.from_arguments(own)
         if len(own) == len(arguments):
@@ -69,9 +69,9 @@ class SpecSettings(Settings):
 
 @dataclass(frozen=True)
 class ModifierEntry:
-    """A form of a modifier with a documentation page of its own.
+    """A form of a modifier that has its own documentation page.
 
-    ``nextword list`` shows it with a sentence of explanation and an example spec.
+    ``nextword list`` shows it with an explanation and an example spec.
     """
 
     name: str
@@ -81,17 +81,17 @@ class ModifierEntry:
 
 
 class Modifier(ABC):
-    """A modifier ``+name:arguments`` of a spec, which sets one field of the config."""
+    """A modifier ``+name:arguments`` of a spec. It sets one field of the config."""
 
     field: ClassVar[str]
     usage: ClassVar[str]
     """Syntax of the modifier, for messages."""
     entries: ClassVar[tuple[ModifierEntry, ...]]
-    """Entries shown by ``nextword list``."""
+    """The entries that ``nextword list`` shows."""
 
     @classmethod
     def meaning(cls, name: str) -> str:
-        """The meaning of a modifier; for combined letters the meaning of each letter."""
+        """The meaning of a modifier. For combined letters, the meaning of each letter."""
         meanings = {entry.name.removeprefix("+").partition(":")[0]: entry.meaning for entry in cls.entries}
         letters = [meaning for letter, meaning in meanings.items() if len(letter) == 1 and letter in name]
         return " ".join(letters) or meanings.get(name, "")
@@ -99,12 +99,12 @@ class Modifier(ABC):
     @staticmethod
     @abstractmethod
     def parse(name: str, arguments: list[str]) -> Any:
-        """The value of the field; raises ValueError if the arguments are invalid."""
+        """The value of the field. Raises ValueError if the arguments are invalid."""
 
     @staticmethod
     @abstractmethod
     def write(value: Any) -> tuple[str, list[str]] | None:
-        """The inverse of ``parse``; None if the value needs no modifier."""
+        """The inverse of ``parse``. None if the value needs no modifier."""
 
 
 class Modifiers(Registry[type[Modifier]]):
@@ -118,7 +118,7 @@ class Modifiers(Registry[type[Modifier]]):
         return self.get(name).usage
 
     def by_field(self) -> dict[str, type[Modifier]]:
-        """The modifiers by the field that each fills."""
+        """The modifiers, by the field that each of them sets."""
         return {modifier.field: modifier for modifier in map(self.get, self.names())}
 
     def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ class Grammar(Generic[C]):
     """Parses and writes the specs of one kind of component.
 
     Each class of the registry has a ``Config`` that extends ``config``. The registry's kind, such as "head", is also
-    the config field with the component's name. Messages show ``example``, a spec.
+    the name of the config field with the component's name. Messages show ``example``, which is a spec.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Grammar(Generic[C]):
         self.modifiers = Modifiers() if modifiers is None else modifiers
 
     def parse(self, spec: str | Mapping[str, Any] | C) -> C:
-        """Parses a spec or a mapping, whose name may be a spec, into a typed config; a config is returned unchanged.
+        """Parses a spec, or a mapping whose name may be a spec, into a typed config. A config is returned unchanged.
 
         Raises:
             ValueError: If a name or key is unknown, a modifier is not accepted, arguments are invalid, or a setting is
@@ -173,7 +173,7 @@ class Grammar(Generic[C]):
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def table(self, text: str) -> dict[str, Any]:
-        """The settings of a spec, including the component's name; like ``parse``, but values are not validated."""
+        """The settings of a spec, including the component's name. Like ``parse``, but without validation of values."""
         (name, arguments), *terms = map(read_term, split_outside(text, "+"))
         self.expect_known(name)
         config = self._config_of(name)
@@ -203,15 +203,15 @@ class Grammar(Generic[C]):
         return values
 
     def write(self, config: C) -> str:
-        """The shortest spec that parses to this config: positional arguments, then settings by name."""
+        """The shortest spec that parses to this config. Positional arguments come first, then settings by name."""
         return "+".join(write_term(term.name, term.arguments()) for term in self._terms(config))
 
     def title(self, config: C) -> str:
-        """Like ``write``, without settings by name; used as a title in tables and folders of comparisons."""
+        """Like ``write``, but without settings by name. Tables and folders of comparisons use it as a title."""
         return "+".join(write_term(term.name, term.positional) for term in self._terms(config))
 
     def place(self, name: str) -> str:
-        """Prefix of a component's settings in messages: its kind, as in ``head.components``."""
+        """Prefix of a component's settings in messages. It is the kind of the component, as in ``head.components``."""
         return self.registry.kind
 
     def expect_known(self, name: str) -> None:
@@ -253,16 +253,16 @@ class Grammar(Generic[C]):
 
 @dataclass(frozen=True)
 class _SpecTerm:
-    """A term of a spec to be written."""
+    """A term of a spec that is being written."""
 
     name: str
     positional: list[str]
     settings: Any
-    read: Callable[[list[str]], Any]  # values that positional arguments give
-    apart: Set[str]  # settings that other terms give
+    read: Callable[[list[str]], Any]  # function that returns the values of positional arguments
+    apart: Set[str]  # settings that are in other terms
 
     def arguments(self) -> list[str]:
-        """The positional arguments, followed by name by all settings that these do not cover."""
+        """The positional arguments, and then by name all settings that these do not include."""
         values = self.read(self.positional)
         if not isinstance(values, Mapping):
             return self.positional
@@ -272,13 +272,13 @@ class _SpecTerm:
             for name in type(usual).model_fields
             if name not in self.apart and getattr(usual, name) != getattr(self.settings, name)
         ]
-        if not values.keys().isdisjoint(others):  # a number rounded by what writes it, for instance
+        if not values.keys().isdisjoint(others):  # for example a number that is rounded as a positional argument
             return replace(self, positional=[]).arguments()
         return [*self.positional, *(write_argument(name, getattr(self.settings, name)) for name in others)]
 
 
 def _settings(name: str, arguments: list[str], read: Callable[[list[str]], Any]) -> Any:
-    """Settings from the arguments of a term: positional ones through ``read``, and those by name."""
+    """Settings from the arguments of a term: positional arguments through ``read``, and settings by name."""
     positional, named = read_arguments(arguments)
     values = read(positional)
     if not named:
@@ -293,14 +293,14 @@ def _settings(name: str, arguments: list[str], read: Callable[[list[str]], Any])
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """Joins the values of two modifiers; lists, such as reranker sizes, are concatenated."""
+    """Joins the values of two modifiers. Lists, such as reranker sizes, are concatenated."""
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return second
     twice = (key for key in first.keys() & second.keys() if isinstance(first[key], list | tuple))
     return {**first, **second, **{key: [*first[key], *second[key]] for key in twice}}
 
 
-# -- The signs of a spec: terms between ``+``, arguments between ``,``, settings by name as ``key=value``.
+# -- The characters of a spec: ``+`` between terms, ``,`` between arguments, and ``key=value`` for settings by name.
 
 _PIECE = re.compile(
     r"""
@@ -311,7 +311,7 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BARE = re.compile(r"[\w.@-]+")
-"""Text that needs no quotes, unless it parses as another type (``true``, ``7``)."""
+"""Text that needs no quotes, unless it would be parsed as another type (``true``, ``7``)."""
 
 
 def split_outside(text: str, mark: str) -> list[str]:
@@ -333,7 +333,7 @@ def split_outside(text: str, mark: str) -> list[str]:
 
 
 def read_term(text: str) -> tuple[str, list[str]]:
-    """Name, in lower case, and arguments of a term of a spec.
+    """The name of a term of a spec, in lower case, and its arguments.
 
     >>> read_term("MoS:3, static"), read_term("cache")
     (('mos', ['3', 'static']), ('cache', []))
@@ -348,9 +348,9 @@ def write_term(name: str, arguments: list[str]) -> str:
 
 
 def read_arguments(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Splits arguments into positional ones, in lower case, and settings by name.
+    """Splits arguments into positional arguments, in lower case, and settings by name.
 
-    Values are parsed as on the command line, ``none`` as None; text keeps its case.
+    Values are parsed as on the command line, and ``none`` as None. Text keeps its case.
 
     >>> read_arguments(["Paper", "alpha=0.5", "base=mle"])
     (['paper'], {'alpha': 0.5, 'base': 'mle'})
@@ -387,7 +387,7 @@ def _read(text: str) -> Any:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML without spaces, or ``none``, which TOML does not have."""
+    """A value as TOML without spaces, or ``none``, because TOML has no such value."""
     if value is None:
         return "none"
     if isinstance(value, list | tuple):

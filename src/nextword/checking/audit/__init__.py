@@ -1,1 +1,1 @@
-"""The audit of any next-word distribution (any model or scorer); it also tests the checker's properties."""
+"""The audit of next-word distributions of any model or scorer. It also tests the properties of the checker."""

@@ -1,4 +1,4 @@
-"""The audit: test all properties that apply to a scorer or to a model without our head, causes first."""
+"""The audit tests all properties that apply to a scorer, or to a model without our head. It tests causes first."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, findin
 from nextword.checking.readers import Reader, deviation
 
 Progress = Callable[[str, float], None]
-"""Progress function: called with the current test's name and the finished share of all tests."""
+"""Progress function. It gets the current test's name and the finished share of all tests."""
 
 _KNOWN = {one.name: one for one in (*ANSWERS, *INVARIANCES)}
 _IN_STEPS = "cache, token by token"
 _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
-"""If one of these fails, two answers cannot be compared, and later properties are not tested."""
+"""Properties whose failure means that two answers cannot be compared. Later properties are then not tested."""
 
 
 @dataclass(frozen=True, eq=False)
 class AuditQuestion:
-    """A property and the texts on which it is tested; these texts should show this fault and no other."""
+    """A property, and the texts on which it is tested. These texts should show this fault and no other fault."""
 
     property: Property
     cases: Sequence[Case]
     needs: tuple[str, ...] = _NOT_REPEATED
-    """Properties that must hold for this one to be meaningful."""
+    """Properties without which this property has no meaning."""
     costly: bool = False
-    """Whether the question is too slow to search for a smaller input that shows a fault."""
+    """Whether the question is too slow for a search for a smaller input that shows the fault."""
     told: str = ""
     """Note for the report, if the property was tested."""
 
 
 @dataclass(eq=False)
 class Audit:
-    """One audit of a subject, question by question; ``positions`` is the number of tested positions."""
+    """One audit of a subject, question by question. ``positions`` is the number of tested positions."""
 
     readers: Sequence[Any]
     progress: Progress
@@ -79,10 +79,10 @@ class Audit:
     told: list[str] = field(default_factory=list)
 
     def ask(self, question: AuditQuestion) -> None:
-        """Test one property; add a row for the result, and a finding if it fails."""
+        """Test one property. Add a row for the result, and a finding if the property fails."""
         one = question.property
         for reader in self.readers:
-            reader.forget()  # kept within a question, since it asks about few texts often
+            reader.forget()  # answers are cached within a question, because a question asks about few texts often
         failed = [row.name for row in self.rows if row.name in question.needs and not row.passed]
         reason = one.applies(self.readers[0].model) or (failed and f"not tested, because '{failed[0]}' fails")
         if reason:
@@ -91,7 +91,7 @@ class Audit:
         try:
             allowed = {reader: self._allowed(one, reader, question.cases) for reader in self.readers}
             worst = worst_of(one, self.readers, question.cases, allowed.__getitem__)
-        except Exception as fault:  # whatever a scorer raises is a finding about it, and the other rows still count
+        except Exception as fault:  # an exception of a scorer is a finding about the property; other rows still count
             self.rows.append(one.row(torch.inf, 0.0, "the call failed", fault))
             return
         if worst is None:
@@ -105,7 +105,7 @@ class Audit:
             self.findings.append(finding_of(one, worst, tolerance, smallest))
 
     def ask_all(self, *questions: AuditQuestion) -> None:
-        """Test the properties in this order, causes first."""
+        """Test the properties in this order. Properties that cause others to fail come first."""
         for number, question in enumerate(questions):
             self.progress(question.property.name, number / len(questions))
             self.ask(question)
@@ -144,9 +144,9 @@ class Audit:
 
 
 def _rounding(reader: Reader, case: Case) -> float:
-    """Change of the answers about a text in a batch with copies of itself, which is due to rounding only.
+    """Change of the answers about a text in a batch with copies of itself. Only rounding should cause this change.
 
-    A fault that shows even there is still found by the limit on rounding.
+    If another fault causes it, the limit on rounding still detects the fault.
     """
     alone = case.sample.only(0)
     index = torch.zeros(3, dtype=torch.long, device=case.batch.ids.device)
@@ -161,11 +161,11 @@ class Wanted:
 
     Args:
         lengths: Lengths of the random texts.
-        given: The caller's texts; None: random texts only.
+        given: The caller's texts. None: only random texts.
         tokenizer: Tokenizer of the given texts.
-        max_length: Maximum tokens of given texts; longer ones are truncated.
+        max_length: Maximum number of tokens of a given text. Longer texts are truncated.
         seed: Seed of the random texts.
-        thorough: Whether to run tests that need much memory, too.
+        thorough: Whether to run also tests that need much memory.
     """
 
     lengths: Sequence[int]
@@ -180,7 +180,7 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progres
     """Audit a scorer; see ``nextword.check``.
 
     Raises:
-        ValueError: If the scorer has none of the possible methods.
+        ValueError: If the scorer has none of the methods that return probabilities.
     """
     ways = ways_of(scorer)
     if not ways:
@@ -219,7 +219,7 @@ def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> AuditQuestion:
 
 
 def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
-    """Audit a model of transformers without a head of ours; see ``nextword.check``."""
+    """Audit a transformers model without our head; see ``nextword.check``."""
     bare = BareModel(model)
     words = ProbeWords.of_model(bare, wanted.seed)
     texts = _Texts.made(bare, words, wanted)
@@ -249,11 +249,11 @@ def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
 
 @dataclass(frozen=True, eq=False)
 class _Texts:
-    """The texts of an audit, random and given."""
+    """The texts of an audit, both random and given texts."""
 
-    alone: Sequence[Case]  # one to a batch: no neighbours, no padding
-    together: Sequence[Case]  # three of one length: neighbours, no padding
-    ragged: Sequence[Case]  # three of several lengths
+    alone: Sequence[Case]  # one text per batch: no neighbours, no padding
+    together: Sequence[Case]  # three texts of the same length per batch: neighbours, no padding
+    ragged: Sequence[Case]  # three texts of different lengths per batch
 
     @classmethod
     def made(cls, subject: Any, words: ProbeWords, wanted: Wanted) -> _Texts:
@@ -269,7 +269,7 @@ class _Texts:
         return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
 
     def cached(self, applies: Callable[[Any], str] | None) -> list[AuditQuestion]:
-        """Questions about the KV cache; ``applies`` returns the reason if one is not tested."""
+        """Questions about the KV cache. ``applies`` returns the reason why a question is not asked."""
         found = [one for one in _KNOWN.values() if one.of_the_cache]
         asked = found if applies is None else [replace(one, applies=applies) for one in found]
         needs = {"cache": (*_NOT_REPEATED, "future"), "cache-reordered": (*_NOT_REPEATED, "future", _IN_STEPS)}
@@ -278,5 +278,5 @@ class _Texts:
 
 
 def runs(_: Any) -> str:
-    """Return no reason, so the property is tested."""
+    """Return no reason, so that the property is tested."""
     return ""

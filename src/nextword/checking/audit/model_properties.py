@@ -1,4 +1,4 @@
-"""Properties of transformers models: the returned loss, generated samples, and other precisions."""
+"""Properties of transformers models: the returned loss, generated samples, and results in other precisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nextword.model.head_cache.kv_cache import cache_argument
 from nextword.settings.setting_names import either
 
 _SMALL = 20_000_000
-"""Maximum number of parameters of which a second copy in another precision is cheap."""
+"""Maximum number of parameters of a model for which a second copy in another precision is made."""
 
 
 def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
@@ -27,7 +27,7 @@ def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
     counted = targets[batch.mask]
     if not (counted != IGNORED_LABEL).any():
         return
-    # an encoder-decoder's labels stand where they are predicted, a decoder's where they are read
+    # labels of an encoder-decoder model are at the positions that predict them, labels of a decoder at their own
     shifted = case.model.config.is_encoder_decoder
     labels = targets if shifted else batch.ids.masked_fill(~batch.mask, IGNORED_LABEL)
     loss = case.model.backbone(**inputs_of(case.model, batch), labels=labels).loss
@@ -41,7 +41,7 @@ def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _rounded(reader: Any, case: Case) -> Iterator[Deviation]:
-    # scores that are all numbers of a coarser format went through it, whatever the model's precision
+    # if all scores can be represented in a coarser format, they were rounded to it, whatever the model's precision is
     scores = case.model.backbone(**inputs_of(case.model, case.batch)).logits[case.batch.mask]
     finite = scores[torch.isfinite(scores)]
     for coarse in (torch.bfloat16, torch.float16):
@@ -56,7 +56,7 @@ def _in_double(reader: Any, case: Case) -> Iterator[Deviation]:
     exact = ModelReader(BareModel(copy.deepcopy(case.model.backbone._model).double()))
     try:
         expected = exact.log_probs(case.batch)
-    except RuntimeError:  # of a kernel that knows no float64, or of tensors that a model makes in another precision
+    except RuntimeError:  # an operation does not support float64, or the model makes tensors in another precision
         return
     yield compared("against float64", reader.log_probs(case.batch), expected, case.batch)
 
@@ -98,18 +98,18 @@ DOUBLE = Property(
 )
 
 
-# -- Reading distributions off a model of transformers as it is: nothing is attached, and its own forward is asked.
+# -- Reading the distributions of a transformers model by its own forward. Nothing is attached to the model.
 
 
 class Backbone:
     """A model's forward with a signature that names all its arguments.
 
-    A class that passes ``**kwargs`` hides the names, and so does peft, which wraps the model's own class.
+    A class that passes ``**kwargs`` hides the names. peft, which wraps the model's own class, also hides them.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self.__class__ = type(type(model).__name__, (Backbone,), {})  # messages and titles name the model's class
+        self.__class__ = type(type(model).__name__, (Backbone,), {})  # so that messages name the model's class
 
     def __call__(self, **inputs: Any) -> Any:
         """Call the model."""
@@ -129,11 +129,11 @@ class _Signed:
         self.__signature__ = inspect.Signature(list(_named_arguments(model).values()))
 
     def __call__(self) -> None:
-        raise NotImplementedError  # asked for its signature only
+        raise NotImplementedError  # only the signature of this method is used
 
 
 def _named_arguments(model: Any) -> dict[str, inspect.Parameter]:
-    """The argument names of a model's forward, which may pass some on as ``**kwargs``."""
+    """The argument names of a model's forward, which may pass some arguments to an inner class as ``**kwargs``."""
     found: dict[str, inspect.Parameter] = {}
     for owner in _owners(model):
         taken = inspect.signature(owner.forward).parameters.values()
@@ -145,18 +145,18 @@ def _named_arguments(model: Any) -> dict[str, inspect.Parameter]:
 
 
 def _owners(model: Any) -> Iterator[Any]:
-    """The classes that define a forward, from outside to inside, up to the model's own class in transformers."""
+    """The classes that define a forward, from the outermost class to the model's own class in transformers."""
     while True:
         for owner in type(model).__mro__:
             if "forward" in vars(owner) and owner is not nn.Module:
                 yield owner
-        if not hasattr(model, "get_base_model"):  # peft's
+        if not hasattr(model, "get_base_model"):  # only peft's classes have this method
             return
         model = model.get_base_model()
 
 
 class BareModel:
-    """Wraps a transformers model, possibly with peft adapters, in the interface of the checker.
+    """Gives a transformers model, possibly with peft adapters, the interface that the checker needs.
 
     Raises:
         ValueError: If the adapter is a learned prompt.

@@ -1,4 +1,4 @@
-"""Compare sampled tokens with the stated probabilities, and test that probabilities sum to one."""
+"""Compares sampled tokens with the stated probabilities, and tests that probabilities sum to one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nextword.checking.property import Case, Deviation, Property, at_least_singl
 from nextword.checking.readers import Reader, in_blocks
 
 _TOKENS = 2_000_000
-"""Maximum number of tokens, per thousand weights, that a model reads to generate samples."""
+"""Maximum number of tokens, per thousand weights of the model, that the model reads to generate samples."""
 
 DRAWS = 4000
-"""Number of tokens sampled after each prefix, if sampling is cheap."""
+"""Number of tokens that are sampled after each prefix, if sampling is cheap."""
 
 _AT_ONCE = 250
-"""Maximum batch size of generation; each text needs its own cache."""
+"""Maximum batch size of generation, because each text needs its own cache."""
 
 _SCORES = 1_000_000
 """Maximum number of scores in a batch, because ``generate`` copies them and the vocabulary may be large."""
@@ -32,19 +32,19 @@ PREFIXES = 8
 """Number of prefixes of one text."""
 
 _TESTS = 3
-"""Number of tests among which the false-alarm rate is split: of all tokens in order, of rare tokens, of single
-tokens."""
+"""Number of tests among which the false-alarm rate is split: one of all tokens in order, one of rare tokens, one of
+single tokens."""
 
 _TAILS = 10
-"""Number of tails of rare tokens: those beyond 1/2, 3/4, 7/8 and so on of the probability."""
+"""Number of tails of rare tokens. A tail has the tokens beyond 1/2, 3/4, 7/8 and so on of the probability."""
 
 
 def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
     """A number for each sampled token that is uniform on [0, 1] if samples follow the probabilities.
 
-    It is the probability of all tokens more probable than the sampled one, plus a random part of its own probability
-    (the probability integral transform of a discrete distribution). Samples after different prefixes can thus be
-    pooled, and a temperature or truncation shifts all of them in one direction.
+    It is the probability of all tokens more probable than the sampled one, plus a random part of the sampled token's
+    own probability (the probability integral transform of a discrete distribution). So samples after different prefixes
+    can be pooled. A temperature or truncation shifts all of these numbers in one direction.
     """
     p = log_probs.double().exp()
     order = p.argsort(descending=True)
@@ -62,7 +62,7 @@ def largest_step(uniform: Float[Tensor, "n"]) -> float:
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """The tail beyond 1 - 2^-j whose count is least probable, as j, and the logarithm of that probability."""
+    """The tail beyond 1 - 2^-j whose count is least probable. Returns j and the logarithm of that probability."""
     from scipy.stats import binom
 
     chances = []
@@ -75,7 +75,7 @@ def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
 
 
 def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> float:
-    """The token with the least probable count under a binomial distribution, and the logarithm of that probability."""
+    """The token whose count is least probable under a binomial distribution, and the logarithm of that probability."""
     from scipy.stats import binom
 
     counts, p = torch.bincount(drawn, minlength=len(log_probs)).numpy(), log_probs.double().exp().clamp_max(1).numpy()
@@ -84,14 +84,14 @@ def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> floa
 
 
 _SEED = 0x5EED_0F_A0D17
-"""Our own random seed, which differs from a tested sampler's likely seeds, so that both are independent."""
+"""Random seed of these tests. It differs from the likely seeds of a tested sampler, so that both are independent."""
 
 Draws = list[tuple[list[int], Tensor, Tensor]]
 """Prefixes, each with the stated log-probabilities and the samples of the next token."""
 
 
 def judged(draws: Draws) -> Iterator[Deviation]:
-    """Results of all tests relative to what chance explains; above 1 a test fails."""
+    """Results of all tests, relative to what chance explains. A test fails if its result is above 1."""
     together = torch.cat([positions_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
     gap, bound = largest_step(together), largest_gap(len(together), _TESTS)
     at = f"{gap:.4g} of the probability is misplaced in {len(together)} samples; chance explains {bound:.4g}"
@@ -125,7 +125,7 @@ def _of_a_model(reader: Any, case: Case) -> Iterator[Deviation]:
     draws = int(min(DRAWS, max(100, _TOKENS * 1000 // weights // batch.ids.shape[1])))
     told = reader.log_probs(batch)[-1].cpu()
     settings = {"do_sample": True, "num_beams": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 1}
-    # a model may force the last token that there is room for, which here would be the only one
+    # a model may force the last token of a text, and here the last token is the only one
     inputs = _inputs(case) | settings | {"pad_token_id": case.words.pad, "forced_eos_token_id": None}
     at_once = max(1, min(_AT_ONCE, _SCORES // told.numel()))
     pieces = [min(at_once, draws - start) for start in range(0, draws, at_once)]
@@ -168,19 +168,19 @@ GENERATING = Property(
 )
 
 
-# -- Sums of probabilities: how they are added up, how far from 1 rounding can bring them, where the excess lies.
+# -- Sums of probabilities: how they are computed, how much rounding can change them, and which tokens have the excess.
 
 _SUMS = 10_000
 """Maximum number of sums in one audit."""
 
 _LARGEST_SCORE = 256.0
-"""Assumed maximum size of logits, whose rounding limits the precision of sums; those of language models are smaller."""
+"""Assumed maximum size of logits, whose rounding limits the precision of sums. Real logits are smaller."""
 
 _MOSTLY = 1 / 3
-"""If the probability of tokens seen before is at most this multiple of the excess, they are named as the cause."""
+"""If the probability of tokens seen before is at most this multiple of the excess, they are named as its cause."""
 
 _CALLS_AT_ONCE = 4096
-"""Continuations per call."""
+"""Number of continuations per call."""
 
 MANY = 20_000
 """Maximum vocabulary size for which all continuations are tested in a quick audit."""
@@ -192,8 +192,8 @@ FEW_PREFIXES = 2
 def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
     """Sum over the last dimension in float64, correct to rounding.
 
-    Values are added pairwise, and the rounding error of each addition is kept (Knuth's two-sum) and added at the end.
-    The error is that of one rounding plus the rounding of the kept parts, for any number of values.
+    Values are added pairwise. The rounding error of each addition is kept (Knuth's two-sum) and added at the end. For
+    any number of values, the error is that of one rounding plus the rounding of the kept errors.
 
     >>> compensated_sum(torch.tensor([1e16, 1.0, -1e16, 1.0]))
     tensor(2., dtype=torch.float64)
@@ -214,15 +214,14 @@ def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
 def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) -> float:
     r"""Tolerance: how far rounding can move a sum of V correctly normalised probabilities from 1.
 
-    ``u_c (s + log V + lambda sqrt(V)) + u_a log V``: a logarithm is rounded relative to logits of size s and to
-    itself; the normaliser is a sum of V terms in any order, whose rounding errors add up to more than
-    ``lambda sqrt(V) u`` with probability ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to
-    the allowed false-alarm rate; answers in a lower precision are rounded once more, which moves the sum by at most
-    ``u_a`` times the entropy.
+    It is ``u_c (s + log V + lambda sqrt(V)) + u_a log V``. A logarithm is rounded relative to logits of size s and to
+    itself. The normaliser is a sum of V terms in any order. Its rounding errors exceed ``lambda sqrt(V) u`` with the
+    probability ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to the allowed false-alarm
+    rate. Answers in a lower precision are rounded once more. This changes the sum by at most ``u_a`` times the entropy.
 
     Args:
         answers: Precision of the answers.
-        computed: Precision of the normalisation; half precision does not excuse a wrong sum.
+        computed: Precision of the normalisation. Half precision does not excuse a wrong sum.
         vocabulary: Vocabulary size V.
     """
     sure = math.sqrt(2 * math.log(2 * _SUMS / FALSE_ALARM_EXACT))
@@ -244,7 +243,7 @@ def _sums(reader: Reader, case: Case) -> Iterator[Deviation]:
         return
     log_probs = reader.log_probs(case.batch)
     totals = torch.cat([compensated_sum(rows.double().exp()) for (rows,) in in_blocks(log_probs)])
-    off = (totals - 1).abs().nan_to_num(nan=0.0)  # "finite" says what is to be said of NaN
+    off = (totals - 1).abs().nan_to_num(nan=0.0)  # the property "finite" reports NaN
     where = int(off.argmax())
     row, position = int(case.batch.row[where]), int(case.batch.position[where])
     text = case.batch.ids[row][case.batch.mask[row]][: position + 1]
@@ -288,9 +287,9 @@ def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
 
 
 def continuations(vocabulary: int, thorough: bool) -> Property:
-    """The question about all continuations; for a large vocabulary only in a thorough audit.
+    """The question about all continuations. For a large vocabulary, only a thorough audit asks it.
 
-    Testing only some of them would not prove a sum, because missing probability may be on the others.
+    A test of only some continuations would not prove anything about the sum, because others may have the missing part.
     """
     if thorough or vocabulary <= MANY:
         return CONTINUATIONS
@@ -322,7 +321,7 @@ CONTINUATIONS = Property(
 )
 
 
-# -- How often an audit is wrong, and what it would have found.
+# -- How often an audit reports a fault that does not exist, and how large a fault must be for the audit to find it.
 
 FALSE_ALARM_EXACT = 1e-6
 """Probability that any exact test of an audit fails because of rounding alone."""
@@ -331,11 +330,11 @@ FALSE_ALARM_SAMPLED = 1e-3
 """Probability that any test of samples in an audit fails by chance alone."""
 
 MISSED = 1e-3
-"""Probability that a fault of the stated size and share is missed."""
+"""Probability that the audit does not find a fault of the stated size and share."""
 
 
 def share_found(asked: int) -> float:
-    """Share of faulty positions at which no tested position is faulty with probability 0.001.
+    """Share of faulty positions. If it is larger, the probability that no tested position is faulty is below 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069
@@ -344,10 +343,10 @@ def share_found(asked: int) -> float:
 
 
 def largest_gap(draws: int, tests: int) -> float:
-    """Bound on the Kolmogorov-Smirnov distance of uniform samples, exceeded with the false-alarm rate.
+    """Limit of the Kolmogorov-Smirnov distance of uniform samples. They exceed it with the false-alarm rate.
 
-    The inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), which holds for any number of
-    samples; the false-alarm rate is split among the tests.
+    It is the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), which holds for any number
+    of samples. The false-alarm rate is split among the tests.
 
     >>> round(largest_gap(10_000, 1), 4)
     0.0195

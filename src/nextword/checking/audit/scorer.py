@@ -1,4 +1,4 @@
-"""The interface of scorers, by which the audit tests any next-word probabilities."""
+"""The interface of scorers. With it, the audit can test any next-word probabilities."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from nextword.runtime.devices import best_device
 from nextword.settings.setting_names import named
 
 Texts: TypeAlias = Sequence[Sequence[int]]
-"""Token ids of several texts as lists of numbers; lengths may differ."""
+"""Token ids of several texts, as lists of numbers. Their lengths may differ."""
 
 Array: TypeAlias = Any
-"""Any input of ``torch.as_tensor``: a tensor, a numpy array, lists of numbers."""
+"""Any input of ``torch.as_tensor``, such as a tensor, a numpy array, or lists of numbers."""
 
 
 class Scorer(Protocol):
     """Anything that returns next-token probabilities: a function, or an object with some of these methods.
 
-    All numbers are natural logarithms. Token ids count from 0 to ``vocabulary`` - 1. A text has only the start and end
-    tokens in its ids, and the audit does not pad. A scorer that needs such tokens must add them internally.
+    All probabilities are natural logarithms. Token ids count from 0 to ``vocabulary`` - 1. The audit does not pad texts
+    and adds no start and end tokens. A scorer that needs such tokens must add them itself.
 
-    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these is audited, and several are
-    compared with each other. All other methods are optional and allow more tests. Leave out methods that do not apply.
+    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these methods is audited, and
+    several are compared with each other. All other methods are optional and allow more tests. Leave out methods that do
+    not apply.
 
     Examples:
         >>> import torch, nextword as nw
@@ -42,43 +43,43 @@ class Scorer(Protocol):
     """
 
     precision: str
-    """Optional: "float64" if all sums are computed in float64. By default, answers are tested with float32
-    precision."""
+    """Optional. "float64" if all sums are computed in float64. By default, answers are tested with the tolerance of
+    float32."""
 
     def __call__(self, prefixes: Texts, /) -> Array:
         """Log-probabilities (B, V) of every token after each of B prefixes of at least one token."""
         ...
 
     def text_distributions(self, texts: Texts, /) -> Sequence[Array]:
-        """For each text of T tokens, log-probabilities (T, V): row t is about token t, given the tokens before it.
+        """For each text of T tokens, log-probabilities (T, V). Row t is about token t, given the tokens before it.
 
-        Row 0 is the distribution before any token; NaN if the scorer has none.
+        Row 0 is the distribution before any token. It is NaN if the scorer has no such distribution.
         """
         ...
 
     def text_log_probs(self, texts: Texts, /) -> Sequence[Array]:
         """For each text of T tokens, (T,): the log-probability of each token given the tokens before it.
 
-        This is all that a compressor or a bits-per-byte benchmark needs. The first may be NaN, as above.
+        A compressor or a bits-per-byte benchmark needs only these numbers. The first may be NaN, as above.
         """
         ...
 
     def text_totals(self, texts: Texts, /) -> Sequence[float]:
-        """For each text, its total log-probability: the sum over its tokens, without those with NaN."""
+        """For each text, its total log-probability, which is the sum over its tokens without those that are NaN."""
         ...
 
     def reset(self) -> None:
-        """Optional: forget all texts. It is called before each question; a scorer without it must not keep state."""
+        """Optional. Forget all texts. It is called before each question. A scorer without it must not keep state."""
         ...
 
     def in_steps(self, texts: Texts, sizes: Sequence[int], order: Sequence[int] | None, /) -> Sequence[Array]:
-        """Like ``text_distributions``, but read in steps with a cache (such as a KV cache).
+        """Like ``text_distributions``, but the texts are read in steps with a cache (such as a KV cache).
 
         Args:
             texts: Texts of equal length.
             sizes: Numbers of tokens per step, repeated as needed.
-            order: If given, cache and texts are reordered after the first step, as in beam search: row i continues as
-                text ``order[i]``.
+            order: If given, cache and texts are reordered after the first step, as in beam search. Row i then continues
+                as text ``order[i]``.
         """
         ...
 
@@ -91,15 +92,15 @@ class Scorer(Protocol):
         ...
 
 
-# -- Reading distributions off a scorer: after every prefix, of whole texts, or of observed tokens alone.
+# -- Reading distributions from a scorer: after every prefix, of whole texts, or only for observed tokens.
 
 CALL, TEXTS, OBSERVED = "__call__", "text_distributions", "text_log_probs"
 WAYS = (CALL, TEXTS, OBSERVED)
-"""Methods that return probabilities; if two disagree, the earlier one counts as correct."""
+"""Methods that return probabilities. If two disagree, the earlier one counts as correct."""
 
 
 _LONGEST_COPY = 2**26
-"""Maximum bytes of a copied scorer, because the audit must not use the memory of a second large model."""
+"""Maximum size in bytes of a copy of the scorer. The audit must not need memory for a second large model."""
 
 
 class WrongAnswerError(ValueError):
@@ -109,8 +110,8 @@ class WrongAnswerError(ValueError):
 class ScorerReader(Reader):
     """Reads a scorer through one of its methods.
 
-    A text is passed with one additional token, so that the prediction after it is returned too. Nothing is padded.
-    ``copied`` is a copy of the scorer made by ``copy_of`` before any question.
+    Each text gets one additional token, so that the prediction after the text is returned too. Nothing is padded.
+    ``copied`` is a copy of the scorer that ``copy_of`` made before any question.
     """
 
     def __init__(self, scorer: Any, way: str, vocabulary: int, copied: bytes | None = None) -> None:
@@ -121,7 +122,7 @@ class ScorerReader(Reader):
         self.vocabulary = vocabulary
 
     def texts(self, batch: Batch) -> list[list[int]]:
-        """The texts of a batch, as passed to a scorer."""
+        """The texts of a batch, in the form for a scorer."""
         return [ids[mask].tolist() for ids, mask in zip(batch.ids.cpu(), batch.mask.cpu(), strict=True)]
 
     def longer_texts(self, batch: Batch) -> list[list[int]]:
@@ -133,7 +134,7 @@ class ScorerReader(Reader):
         return torch.cat([answer[1:] for answer in self.asked(self.longer_texts(batch))])
 
     def asked(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """For each text of T tokens, (T, V), or (T, 1) if only observed tokens are scored; row t is about token t.
+        """For each text of T tokens, (T, V), or (T, 1) if only observed tokens are scored. Row t is about token t.
 
         Raises:
             WrongAnswerError: If the answer has another shape.
@@ -148,12 +149,12 @@ class ScorerReader(Reader):
         return [answer.reshape(len(answer), -1) for answer in found]
 
     def untouched(self) -> ScorerReader:
-        """A reader of the scorer's copy made before any question."""
+        """A reader of the copy of the scorer that was made before any question."""
         assert self._copied is not None
         return ScorerReader(pickle.loads(self._copied), self.mode, self.vocabulary)
 
     def side_by_side(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Like ``asked``, but with texts and prefixes of all lengths in one call."""
+        """Like ``asked``, but texts and prefixes of all lengths are in one call."""
         if self.mode != CALL:
             return self.asked(texts)
         self._reset()
@@ -165,13 +166,13 @@ class ScorerReader(Reader):
 
     @property
     def base(self) -> ScorerReader:
-        """The reader of the scorer's method that counts as correct; this reader if it is that one."""
+        """The reader of the scorer's method that counts as correct. It may be this reader."""
         way = ways_of(self.model)[0]
         return self if way == self.mode else ScorerReader(self.model, way, self.vocabulary)
 
     @property
     def precision(self) -> torch.dtype:
-        """Precision of its sums, as far as known."""
+        """Precision of the scorer's sums, as far as it is known."""
         return torch.float64 if getattr(self.model, "precision", "") == "float64" else torch.float32
 
     def in_steps(
@@ -189,7 +190,7 @@ class ScorerReader(Reader):
         return self.told(batch)
 
     def _after_prefixes(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        # prefixes of one length are asked about together, as a batch of texts that are written is
+        # prefixes of the same length are in one call, like a batch of texts during generation
         found = [torch.full((len(text), self.vocabulary), torch.nan) for text in texts]
         for length in range(1, max(len(text) for text in texts)):
             rows = [row for row, text in enumerate(texts) if len(text) > length]
@@ -215,16 +216,16 @@ def ways_of(scorer: Any) -> tuple[str, ...]:
 
 
 def lacks(method: str) -> Callable[[Any], str]:
-    """For ``Property.applies``: the reason why a scorer without this method is not tested, or an empty string."""
+    """For ``Property.applies``: the reason why a scorer without this method is not tested, or an empty text."""
     return lambda scorer: "" if callable(getattr(scorer, method, None)) else f"the scorer has no {method}"
 
 
 def copy_of(scorer: Any) -> bytes | None:
-    """A copy for ``untouched``; None if the scorer cannot be copied or the copy is larger than 64 MiB."""
+    """A copy for ``untouched``. None if the scorer cannot be copied or the copy is larger than 64 MiB."""
     copied = _Short()
     try:
         pickle.dump(scorer, copied)
-    except Exception:  # of anything: local functions, open files, connections, or too large
+    except Exception:  # any error, for instance with local functions, open files or connections, or a large copy
         return None
     return copied.getvalue()
 
@@ -241,7 +242,7 @@ def tensor(answer: Any) -> Tensor:
     return torch.as_tensor(answer).detach().cpu()
 
 
-# -- A model of lm-eval as a scorer: what ``lm_eval --model_args`` would score is what is audited.
+# -- A model of lm-eval as a scorer. The audit tests the model that ``lm_eval --model_args`` would score.
 
 
 class LmEvalScorer:
@@ -254,13 +255,13 @@ class LmEvalScorer:
         self._model = model
 
     def text_log_probs(self, texts: Texts, /) -> list[Tensor]:
-        """One request per token, with the tokens before it as context; the first token has no context and gets NaN."""
+        """One request per token, with the tokens before it as context. The first token has no context and gets NaN."""
         requests = [(list(text[:position]), [text[position]]) for text in texts for position in range(1, len(text))]
         told = iter(self._scored(requests))
         return [torch.tensor([torch.nan, *(next(told) for _ in text[1:])]) for text in texts]
 
     def text_totals(self, texts: Texts, /) -> list[float]:
-        """One request per text: its first token is the context, the rest the continuation."""
+        """One request per text. Its first token is the context, and the rest is the continuation."""
         whole = [(list(text[:1]), list(text[1:])) for text in texts if len(text) > 1]
         told = iter(self._scored(whole))
         return [next(told) if len(text) > 1 else 0.0 for text in texts]
@@ -273,10 +274,10 @@ class LmEvalScorer:
 
 
 def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
-    """Open an lm-eval model as a scorer; also return its vocabulary size.
+    """Open an lm-eval model as a scorer. The vocabulary size is returned too.
 
-    Arguments are those of ``--model_args``: ``pretrained=NAME,dtype=float32``. For a model type other than ``hf``,
-    prefix it with a colon: ``vllm:pretrained=NAME``.
+    The argument is that of ``--model_args``, such as ``pretrained=NAME,dtype=float32``. For a model type other than
+    ``hf``, the type and a colon come first: ``vllm:pretrained=NAME``.
 
     Raises:
         ValueError: If lm-eval is not installed or does not know the model.

@@ -1,4 +1,4 @@
-"""Properties of scorers: their methods agree, every token has a probability, and questions do not affect each other."""
+"""Properties of scorers: their methods agree, every token has a probability, and questions have no side effects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _steps(reader: Any, case: Case) -> Iterator[Deviation]:
 
 def _totals(reader: Any, case: Case) -> Iterator[Deviation]:
     if reader.mode == CALL:
-        return  # has no first token's probability
+        return  # this method gives no probability of the first token
     texts = reader.texts(case.batch)
     totals = [float(total) for total in reader.model.text_totals(texts)]
     for number, (text, total, answer) in enumerate(zip(texts, totals, reader.asked(texts), strict=True)):
@@ -88,14 +88,14 @@ UNSCORED = Property(
 )
 
 
-# -- Properties of texts side by side: neighbours, their lengths and the order change nothing.
+# -- Properties of texts in one batch: neighbours, their lengths and their order change nothing.
 
 
 def _neighbours(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample, batch = case.sample, case.batch
     for own in range(len(sample.rows)):
         mine = batch.row == own
-        if not own:  # the others would stand at another position alone
+        if not own:  # only for text 0, because the other texts would be at another position if they were alone
             alone = answers_about(reader, sample.only(own), 0)
             yield compared("text 0 in a batch instead of alone", reader.log_probs(batch)[mine], alone, batch, mine)
         rows = [case.words.other(row) for row in sample.rows]
@@ -113,7 +113,7 @@ def _order(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _lengths(reader: Any, case: Case) -> Iterator[Deviation]:
-    # texts of several lengths in one call, against each alone; a scorer pads them as it likes
+    # texts of several lengths in one call, compared with each text alone; the scorer pads them in its own way
     texts = reader.longer_texts(case.batch)
     together = reader.side_by_side(texts)
     for own, (text, found) in enumerate(zip(texts, together, strict=True)):
@@ -123,7 +123,7 @@ def _lengths(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _cut(reader: Reader, case: Case) -> Iterator[Deviation]:
-    """Compare the answers about a text's beginning with and without the rest."""
+    """Compare the answers about a text's beginning with and without the rest of the text."""
     batch, length = case.batch, case.batch.ids.shape[1]
     for kept in sorted({1, (length + 1) // 2, length - 1} - {0, length}):
         short = replace(case.sample, rows=tuple(row[:kept] for row in case.sample.rows)).batch()
@@ -166,10 +166,10 @@ LENGTHS = Property(
 )
 
 
-# -- Bits per byte: every byte of a text is counted once, and every byte is paid for.
+# -- Bits per byte: every byte of a text is counted once, and no byte is free.
 
 _SAME_BITS = 1e-12
-"""Relative tolerance at which the costs of two different texts count as equal."""
+"""Relative tolerance within which the costs of two different texts count as equal."""
 
 PROBES = (
     "The cat sat on the mat.",
@@ -183,8 +183,8 @@ PROBES = (
     "<s> </s> <unk> <|endoftext|>",
     "\ufb01ne \u00bd \u2126 \x07",
 )
-"""Texts that tokenizers may change: white space, accents in both forms, multi-byte characters, special tokens'
-names."""
+"""Texts that tokenizers may change: white space, accents in both forms, multi-byte characters, and names of special
+tokens."""
 
 CHANGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("white space made one", lambda text: " ".join(text.split())),
@@ -222,18 +222,18 @@ BYTES = Property(
 )
 
 
-# -- Properties of asking again: what was scored before, be it this text or another, changes nothing.
+# -- Properties of repeated questions: earlier questions, about the same or another text, change nothing.
 
 _TEXTS = 4
 """Number of texts that are scored twice."""
 
 _SURE = 4.0
-"""Number of standard errors by which a mean gain must exceed 0; by chance this happens once in 30,000 audits."""
+"""Number of standard errors by which a mean gain must exceed 0. By chance this happens once in 30,000 audits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
-    """New texts, each scored twice in a row."""
+    """Several new texts. Each is scored twice in a row."""
 
     gains: Float[Tensor, "K"]
     """Gain of each observed token in nats, if both numbers are finite."""
@@ -244,9 +244,9 @@ class Repetition:
     def of(cls, reader: Reader, samples: Sequence[ProbeSample]) -> Repetition:
         """Score each text twice."""
         gains, found = [], []
-        for sample in samples:  # answers, which may be large, are held for one text at a time
+        for sample in samples:  # one text at a time, because answers may need much memory
             batch = sample.batch()
-            # a new batch: answers about one batch are kept
+            # the second call gets a new batch, because answers about the same batch are cached
             first, second = reader.log_probs(batch), reader.log_probs(sample.batch())
             gains.append(_gains(first, second, batch))
             found.append(compared("", second, first, batch)._replace(sample=sample))
@@ -254,7 +254,7 @@ class Repetition:
 
     @property
     def was_learned(self) -> bool:
-        """Whether tokens became systematically more probable."""
+        """Whether tokens became systematically more probable when they were scored again."""
         if len(self.gains) < 2 or not self.gains.any():
             return False
         error = float(self.gains.std()) / math.sqrt(len(self.gains))
@@ -288,7 +288,7 @@ def _left_over(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 def _untouched(reader: Any, case: Case) -> Iterator[Deviation]:
     texts = reader.texts(case.batch)
-    # a text that shares its end with one that was asked about, and no beginning
+    # a text that ends like a text that was scored before, but begins differently
     half = (len(texts[0]) + 1) // 2
     start = case.words.other(case.batch.ids[0, :half])
     sample = case.words.sample("another beginning", [torch.cat([start, case.batch.ids[0, half:]])])
@@ -301,7 +301,7 @@ _repetitions: WeakKeyDictionary[Case, dict[Reader, Repetition]] = WeakKeyDiction
 
 
 def _repetition(reader: Reader, case: Case) -> Repetition:
-    # asked once for both properties, which tell one fault from the other
+    # computed once for both properties, which distinguish one fault from the other
     known = _repetitions.setdefault(case, {})
     if reader not in known:
         known[reader] = Repetition.of(reader, [_fresh(case) for _ in range(_TEXTS)])

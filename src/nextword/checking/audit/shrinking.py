@@ -1,4 +1,4 @@
-"""Search for the smallest input that shows a fault."""
+"""Searches for the smallest input that shows a fault."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TRIES = 60
 
 
 def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
-    """Reduce the input that shows a fault: first fewer texts, then shorter ones.
+    """Reduce the input that shows a fault. First texts are removed, and then texts are shortened.
 
     Returns:
-        The deviation on the smallest input above ``allowed``; the given one if nothing can be removed or it is not
-        reproducible.
+        The deviation above ``allowed`` on the smallest input. The given one if nothing can be removed, or if the
+        deviation cannot be reproduced.
     """
     samples = _smaller(worst.case.sample)
     for _ in range(_TRIES):
@@ -34,12 +34,12 @@ def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
 def _shown(one: Property, worst: Worst, sample: ProbeSample) -> Worst | None:
     try:
         return worst_of(one, [worst.reader], [replace(worst.case, sample=sample)])
-    except Exception:  # of anything: what is too short to be asked about shows nothing
+    except Exception:  # any error: an input that is too short for the question shows no fault
         return None
 
 
 def _smaller(sample: ProbeSample) -> Iterator[ProbeSample]:
-    """Yield samples with something removed, large parts first. The first token is kept, as it may be a start token."""
+    """Yield samples with a part removed, large parts first. The first token is kept: it may be a start token."""
     sample = replace(sample, name="shortened")
     rows = sample.rows
     for row in range(len(rows)) if len(rows) > 1 else ():

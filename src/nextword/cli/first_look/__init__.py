@@ -1,1 +1,1 @@
-"""``nextword quickstart``: a first comparison for new users."""
+"""``nextword quickstart`` is a first comparison for new users."""

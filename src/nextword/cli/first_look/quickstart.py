@@ -1,4 +1,4 @@
-"""``nextword quickstart``: a small comparison that needs no data and no network, and a look at a real model."""
+"""``nextword quickstart``: a small comparison that needs no data and no network, and a test of a pretrained model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ASKED = """Two words may come next, and nothing else may: "She could not choose 
 she took a bus to". Which output layers rank both words in the top 2? The words, the prompts and a small GPT-2 are "
                  "generated now.
 """
-"""Printed before the comparison: its question."""
+"""The question of the comparison, printed before it."""
 
 VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
 """Vocabulary size, tokens in the list, and tokens that each model generates."""
@@ -36,7 +36,7 @@ Next:
   nextword compare ambiguous --out runs/ambiguous                               seven methods, three seeds
   nextword train --data book.txt --model small --head cache --out runs/book     a model of a text of yours
   nextword list heads                                                           all heads"""
-"""Printed at the end: commands to try next."""
+"""Commands to try next, printed at the end."""
 
 
 @plain_errors
@@ -62,7 +62,7 @@ def quickstart(
 ) -> None:
     """Compare softmax with other heads on generated data. Takes about a minute on two cores.
 
-    'nextword compare quickstart' runs the same built-in recipe. At the end, if a pretrained model is found, it
+    'nextword compare quickstart' runs the same built-in recipe. At the end, if there is a pretrained model, it
     continues a text with and without a cache.
     """
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
@@ -87,7 +87,7 @@ def quickstart(
 
 
 def untrained_line() -> str:
-    """README's first example in one sentence: a cache lets a GPT-2 with random weights continue a repeated list."""
+    """README's first example in one sentence. With a cache, a GPT-2 with random weights continues a repeated list."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -118,14 +118,14 @@ def untrained_line() -> str:
     )
 
 
-# -- The page that looks at one prompt of a comparison: its first method against the one that is ahead, word by word.
+# -- The page that compares the first method with the best method on one prompt, token by token.
 
 
 def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Path | None:
-    """Write a page that inspects one prompt into the folder of the report, and link it from the report.
+    """Write a page that inspects one prompt into the folder of the report, and add a link to it to the report.
 
     Returns:
-        Path of the page; None if the results have no prompts, no second method or no saved model.
+        Path of the page. None if the results have no prompts, no second method or no saved model.
     """
     from nextword.experiments.comparison.folder import ComparisonFolder
     from nextword.inference.inspection.trace_example import trace
@@ -143,7 +143,7 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
     models = {method.title: folder.trained(method, config.seeds[0]) / "model" for method in (first, second)}
     if not all(model.is_dir() for model in models.values()):
         return None
-    # the methods learned what follows the prompt, so the prompt is read and not predicted
+    # the methods were trained to predict only the word after the prompt, so the page does not score the prompt
     prompt, word = prompts[0].prompt, f" {prompts[0].expected[-1]}"
     traces = [trace(open_model(model, name=name), prompt=prompt, text=word) for name, model in models.items()]
     page = out / INSIDE
@@ -152,16 +152,16 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
     return page
 
 
-# -- What the quickstart found: a row a method, and what it means in two sentences.
+# -- The results of the quickstart: a table with one row per method, and their meaning in two sentences.
 
 COLUMNS = {"acc@2": "both words in the top 2", "acc@1": "first choice right", "nll": "nats per word"}
 """Metrics of the short table, with their headings."""
 LEAD = "acc@2"
-"""The metric by which the sentence below the table compares the methods."""
+"""The metric with which the sentence below the table compares the methods."""
 
 
 def short_table(results: Results) -> RenderableType:
-    """A table of three metrics, the best methods and a note on seeds; for another task the usual table."""
+    """A table of three metrics, with the best methods and a note on seeds. For another task, the usual table."""
     if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
         return results_table(results)
     rows = [

@@ -1,4 +1,4 @@
-"""The second part of the quickstart: a pretrained model continues a text, without and with a calibrated cache."""
+"""The second part of the quickstart. A pretrained model continues a text without and with a calibrated cache."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from nextword.results.records import Record, write_atomically
 from nextword.results.report import trace_page
 
 FETCHED = Path("models/smollm2-135m")
-"""Where ``make real-model`` puts SmolLM2-135M-Instruct."""
+"""Folder in which ``make real-model`` puts SmolLM2-135M-Instruct."""
 FETCH = (
     f"To try a pretrained model too: download one (93 MB) into {FETCHED} with 'make real-model', then run this command "
     "again."
 )
-"""Printed if no pretrained model is found."""
+"""Text that is printed if there is no pretrained model."""
 
 ALONE, WITH = "alone", "with a cache"
 DECODING = "greedy"
 TOKENS = 60
 """Number of tokens that each model generates."""
 LITTLE = 0.02
-"""Difference in nats per token that is reported as negligible."""
+"""Difference in nats per token below which the difference is reported as negligible."""
 
 
 class RealModel(Record):
-    """Results of trying one model, saved so that running the command again prints them at once."""
+    """Results for one model. They are saved, so that the same command prints them immediately when it runs again."""
 
     model: str
     """Folder or hub name of the model."""
@@ -48,7 +48,7 @@ class RealModel(Record):
     calibration: CalibrationResults
     """Settings of the cache, chosen on the first text."""
     tokens: int = Field(ge=1)
-    """Number of tokens of the second text, which was not used for calibration."""
+    """Number of tokens of the second text. This text was not used for calibration."""
     nll: dict[str, float]
     """Nats per token of the second text, by model."""
     written: dict[str, str]
@@ -58,7 +58,7 @@ class RealModel(Record):
 def look_at(model: str, out: Path) -> None:
     """Calibrate a cache on one text, score and continue another text, print the results and write a page.
 
-    If ``out`` has saved results of the same model, they are printed instead.
+    If ``out`` has saved results for the same model, these are printed instead.
     """
     console, record, page = Console(), out / "real-model.json", out / "real-model.html"
     seen = _seen_before(record, model) if page.exists() else None
@@ -77,12 +77,12 @@ def _seen_before(record: Path, model: str) -> RealModel | None:
     try:
         seen = RealModel.load(record)
     except ValueError:
-        return None  # not there, or of another version
+        return None  # the file does not exist, or another version wrote it
     return seen if (seen.model, seen.nextword) == (model, nw.__version__) else None
 
 
 def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
-    """The results of both models and the HTML page; ``now`` receives the progress."""
+    """The results of both models, and the HTML page. ``now`` receives the progress."""
     plain = open_model(model, name=ALONE)
     model_with_cache: Any = attach(plain.model.backbone, "cache")
     cached = OpenedModel(WITH, model_with_cache.eval(), plain.tokenizer)

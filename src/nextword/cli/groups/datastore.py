@@ -76,7 +76,7 @@ def index(
         ),
     ] = False,
 ) -> None:
-    """Build a FAISS index of a datastore, which makes the search faster but approximate."""
+    """Build a FAISS index of a datastore. With it, the search takes less time but is approximate."""
     from nextword.retrieval import StoredKeys
     from nextword.retrieval.datastore.search import build_index
 

@@ -24,12 +24,12 @@ class RecipeOptions(Settings):
     seed: int | None = None
     """Seed of all random choices."""
     recipe: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """TOML file with the survey's settings: consent text, instructions, checks and all others."""
+    """TOML file with settings of the survey: consent text, instructions, checks and all others."""
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
     """Setting that overrides the recipe, for instance checks=3."""
 
     def content(self) -> dict[str, object]:
-        """The fields of the recipe, overridden by those of the command line."""
+        """The fields of the recipe. Fields on the command line override them."""
         from nextword.settings.overrides import overridden, parsed
 
         content = {} if self.recipe is None else parsed(self.recipe.read_bytes(), str(self.recipe))
@@ -55,7 +55,7 @@ def make(
 ) -> None:
     """Make forms for judges: a page that needs no network, and files for Mechanical Turk, Label Studio and Prolific.
 
-    Give judges only the files in for-judges/. Keep key.json secret: it tells which system wrote which text.
+    Give judges only the files in for-judges/. Keep key.json secret, because it tells which system wrote which text.
 
     nextword survey make pairwise trime.jsonl histalign.jsonl --items 100 --judges 3 --out survey
 

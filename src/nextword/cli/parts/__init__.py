@@ -1,1 +1,1 @@
-"""Shared by the commands: groups of options, one-line errors, progress on a terminal."""
+"""Code that the commands share: groups of options, one-line errors, and progress on a terminal."""

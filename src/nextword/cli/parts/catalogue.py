@@ -1,9 +1,9 @@
-"""Registered classes, found by parsing source files instead of importing them, so that listing does not import torch.
+"""Registered classes. They are found by parsing source files instead of importing them, so torch is not imported.
 
-Our own packages and the plug-ins of other packages are parsed in the same way. A class is found only if it is
-decorated with a literal ``@registry.register("name")`` and its module imports ``registry`` from a package. Read are
-its docstring, the names of its fields, and the ``ModifierEntry`` of a modifier. Tests compare the result with the
-real registries.
+Our own packages and the plug-ins of other packages are parsed in the same way. A class is found only if its decorator
+is a literal ``@registry.register("name")`` and its module imports ``registry`` from a package. Its docstring, the names
+of its fields, and the ``ModifierEntry`` of a modifier are read. Tests compare the result with the registries after an
+import.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Module:
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """Full dotted name of each imported name: ``registry`` maps to ``nextword.heads.head.registry``."""
+        """Full dotted name of each imported name. For example, ``registry`` is ``nextword.heads.head.registry``."""
         names: dict[str, str] = {}
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Import):
@@ -46,7 +46,7 @@ class Module:
         return names
 
     def full_name(self, expression: ast.expr) -> str:
-        """The full dotted name of an expression; ``""`` if the expression is not a name."""
+        """The full dotted name of an expression. ``""`` if the expression is not a name."""
         match expression:
             case ast.Name(id=name):
                 return self.imported.get(name, name)
@@ -64,7 +64,7 @@ class CatalogueEntry:
 
     @property
     def origin(self) -> str | None:
-        """Name of the plug-in that defines the class; None for this package."""
+        """Name of the plug-in that defines the class. None for a class of this package."""
         return None if self.module.plugin is None else self.module.plugin.origin
 
     @property
@@ -95,11 +95,11 @@ class CatalogueEntry:
 
 
 class Catalogue:
-    """Registered classes of one kind, such as all heads.
+    """Registered classes of one kind, for example all heads.
 
     Args:
         room: Package of the registry, such as ``nextword.heads``.
-        also: Further packages of ours that add to the registry.
+        also: Further packages of nextword whose classes are in the registry.
 
     Examples:
         >>> heads = Catalogue("nextword.heads")
@@ -115,7 +115,7 @@ class Catalogue:
         self._modules = [*own, *(Module(tree, plugin) for plugin in plugins() for tree in _trees_of(plugin))]
 
     def registered(self, registry: str) -> dict[str, CatalogueEntry]:
-        """Entries by name, of classes decorated with ``@{registry}.register("name")``; for equal names, ours."""
+        """Entries by name, for classes decorated with ``@{registry}.register("name")``. Ours precede equal names."""
         found: dict[str, CatalogueEntry] = {}
         for module in self._modules:
             for definition in module.classes.values():
@@ -125,7 +125,7 @@ class Catalogue:
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
                         ):
                             full = module.full_name(value)
-                            # not imported, so this file of ours makes it
+                            # the name is not imported, so the registry is defined in this file
                             made_here = full == registry and module.plugin is None
                             if made_here or self._is_ours(full, registry):
                                 found.setdefault(name, CatalogueEntry(module, definition))
@@ -161,7 +161,7 @@ def _trees(module: str) -> list[ast.Module]:
 
 
 def _trees_of(plugin: Plugin) -> list[ast.Module]:
-    # those of a plug-in; none, with a warning, where it has no sources that can be read
+    # the parsed files of a plug-in; empty, with a warning, if its sources cannot be read
     try:
         trees = _trees(plugin.module)
     except (OSError, ValueError, SyntaxError) as fault:

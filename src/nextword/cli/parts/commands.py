@@ -39,18 +39,18 @@ VERBS = {
     "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
     "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),
 }
-"""Every command, in the order of ``nextword --help``: its ``module:member``, and its line in that list. The line is
-written here because the command's own help is in a module that the list does not import."""
+"""Every command, in the order of ``nextword --help``: its ``module:member``, and its line in this list. The line is
+here, because the command's help text is in its module, which the list does not import."""
 
 OLD_NAMES = {"text-memory": "ngram"}
-"""Today's name of each renamed command."""
+"""The current name of each renamed command."""
 
 OLD_OPTIONS = {"--places": "--positions"}
-"""Today's name of each renamed option."""
+"""The current name of each renamed option."""
 
 
 class Verb(TyperCommand):
-    """A command whose module is imported only when it is called, completed, or its help is shown."""
+    """A command. Its module is imported only when the command is called or completed, or its help is shown."""
 
     def __init__(self, name: str, place: str, line: str) -> None:
         super().__init__(name, help=line)
@@ -66,7 +66,7 @@ class Verb(TyperCommand):
             holder.command(self.name)(found)
         command = get_group(holder).commands[str(self.name)]
         for one in (command, *getattr(command, "commands", {}).values()):
-            # typer joins the lines of the first paragraph alone; the others would be broken twice
+            # typer joins only the lines of the first paragraph; lines of other paragraphs would be broken twice
             paragraphs = cleandoc(one.help or "").split("\n\n")
             one.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         return command
@@ -92,7 +92,7 @@ class Commands(TyperGroup):
             self.add_command(Verb(name, place, line))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name. For an old name, print today's name."""
+        """Return a command by its name. For an old name, print the current name."""
         if (name := OLD_NAMES.get(cmd_name)) is not None:
             typer.echo(f"'{cmd_name}' is called '{name}' now", err=True)
             cmd_name = name
@@ -102,14 +102,14 @@ class Commands(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except Exception as fault:  # typer brings its own copy of click's class, under a private name
+        except Exception as fault:  # typer has its own private copy of this class of click
             if getattr(fault, "option_name", None) == "--import":
                 told: Any = fault
                 told.message += ". Put it before the command: nextword --import MODULE COMMAND ..."
             raise
 
 
-# -- ``--import MODULE``: parts of one's own, for every command.
+# -- ``--import MODULE``: components of the user's own, for every command.
 
 Modules = Annotated[
     list[str] | None,
@@ -124,7 +124,7 @@ Modules = Annotated[
 
 @plain_errors
 def request(modules: list[str]) -> None:
-    """Register modules as plug-ins; modules in the current folder are found too, as with ``python -m``."""
+    """Register modules as plug-ins. Modules in the current folder are found too, as with ``python -m``."""
     if modules and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for module in modules:

@@ -1,4 +1,4 @@
-"""Shell completion of heads, metrics, recipes and tables; their names are read without importing torch.
+"""Shell completion of heads, metrics, recipes and tables. Their names are read without importing torch.
 
 ``nextword --install-completion`` installs it for bash, zsh, fish or PowerShell.
 """
@@ -40,7 +40,7 @@ def complete_method(incomplete: str) -> list[str]:
 
 
 def complete_metric(incomplete: str) -> list[str]:
-    """Complete a metric, or the next one after a comma."""
+    """Complete a metric, or after a comma the next metric."""
     before, comma, last = incomplete.rpartition(",")
     return _beginning(
         ["all", *_names("nextword.evaluation.metrics", "nextword.evaluation.judges")], last, before + comma

@@ -1,4 +1,4 @@
-"""Errors of the command line: one line that says what to do, without a traceback."""
+"""Errors of the command line. An error is one line that says what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ USER_ERROR = 2
 RUNS_FAILED = 3
 """Exit code of a comparison in which some runs failed."""
 INTERRUPTED = 130
-"""128 + SIGINT, as shells expect."""
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells expect."""
 
 
 def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Decorate a command: ValueError, OSError and a full disk become ``error: ...`` on stderr and exit code 2.
+    """Decorate a command. ValueError, OSError and a full disk become ``error: ...`` on stderr and exit code 2.
 
-    Any other exception is a bug of ours and keeps its traceback. With ``NEXTWORD_DEBUG=1`` every exception keeps it.
+    Any other exception is a bug in nextword and keeps its traceback. With ``NEXTWORD_DEBUG=1`` all exceptions do.
     """
 
     @functools.wraps(command)
@@ -52,7 +52,7 @@ def _said(problem: Exception) -> str | None:
     from nextword.runtime.files import DiskFullError, full_disk, no_room
 
     reason = full_disk(problem)
-    if reason is not None and not isinstance(problem, DiskFullError):  # nobody has said what was written
+    if reason is not None and not isinstance(problem, DiskFullError):  # the error does not say which file was written
         return no_room("standard output, or a temporary file,", reason)
     return str(problem) if isinstance(problem, ValueError | OSError) else None
 
@@ -73,5 +73,5 @@ def complain(message: str, kind: str = "error") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    # Text, not markup: messages have square brackets in them.
+    # Text and not markup, because messages contain square brackets
     Console(stderr=True, soft_wrap=True).print(Text(f"{kind}: {message}", style="bold red"))

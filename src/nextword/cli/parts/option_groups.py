@@ -1,4 +1,4 @@
-"""Groups of command-line options: each field of a settings class becomes one option."""
+"""Groups of command-line options. Each field of a settings class becomes one option."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: typer sees the fields of each parameter that is a settings class.
+    """Decorate a command. If a parameter is a settings class, typer sees the fields of this class.
 
-    The text below a field is the option's help. Other properties of the option are in the field's annotation, as in a
-    command's: ``Annotated[str, typer.Option(metavar="FILE")]``.
+    The docstring of a field is the option's help. Other properties of the option are in the field's annotation, as in a
+    command: ``Annotated[str, typer.Option(metavar="FILE")]``.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Settings)}
@@ -79,22 +79,22 @@ class EngineOptions(Settings):
     """How to schedule the runs. sequential: one after another. ray: in parallel, as Ray tasks on this machine or a
     cluster."""
     cpus: int | None = Field(default=None, ge=1)
-    """CPU cores per run with --engine ray; by default the recipe's number of threads, else 1."""
+    """CPU cores per run with --engine ray; by default the recipe's number of threads, or else 1."""
     gpus: float | None = Field(default=None, ge=0)
     """GPUs per run with --engine ray, for example 0.5; by default 1 if the machine has any."""
 
     def asked_for(self) -> Engine:
-        """The engine; ValueError if its name is unknown."""
+        """The engine. ValueError if its name is unknown."""
         from nextword.experiments.comparison.engines.engine import Resources, registry
 
         return registry.get(self.engine)(Resources(self.cpus, self.gpus))
 
 
-# -- ``NAME=FILE``: files on the command line, and the systems that they are of.
+# -- ``NAME=FILE``: files on the command line, and the systems that they belong to.
 
 
 def systems_of(files: list[str]) -> dict[str, list[str]]:
-    """The files of each system by the system's name; a file without a name is a system named after the file.
+    """The files of each system, by the system's name. A file without a name is a system named after the file.
 
     Raises:
         ValueError: If two files without a name would have the same name.
@@ -117,7 +117,7 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
 
 
 def fields_of(given: list[str] | None, example: str) -> dict[str, str]:
-    """Name of each field in the files, from all ``--field FIELD=KEY``; ValueError if FIELD or KEY is missing."""
+    """Name of each field in the files, from all ``--field FIELD=KEY``. ValueError if FIELD or KEY is missing."""
     fields: dict[str, str] = {}
     for one in given or []:
         field, _, key = one.partition("=")

@@ -1,4 +1,4 @@
-"""``--dry-run`` of ``nextword reproduce`` and ``compare``: print the plan as a table, and all problems."""
+"""``--dry-run`` of ``nextword reproduce`` and ``compare``. It prints the plan as a table, and all problems."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ GPU = "H100 80GB"
 
 UNKNOWN = "?"
 FEW = 4
-"""Maximum number of tables that are listed by name; above it, only their number is shown."""
+"""Maximum number of tables that are listed by name. If there are more, only their number is shown."""
 
 
 def plan_reproduction(request: Request, gpu: str | None) -> None:
     """Print the plan of a request.
 
-    ``gpu`` is the GPU whose hours are estimated: "NAME", or "NAME:SHARE" with the fraction of its peak speed that
-    training reaches. None: each kind of training is timed here, but at scale paper ``GPU`` is assumed.
+    ``gpu`` is the GPU for which hours are estimated: "NAME", or "NAME:SHARE" with the share of its peak speed that
+    training reaches. None: each kind of training is timed on this machine, but at scale paper ``GPU`` is assumed.
 
     Raises:
         ValueError: If the GPU is unknown or an override applies to no experiment.
-        typer.Exit: With code 2 if there are problems; with code 130 after Ctrl-C, when the measurements so far are
+        typer.Exit: With code 2 if there are problems. With code 130 after Ctrl-C; the measurements so far are then
             printed.
     """
     from rich.console import Console
@@ -64,11 +64,11 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
 
 
 def plan_comparison(config: CompareConfig) -> None:
-    """Print the expected time and memory of a comparison, after running a few steps of each kind of training.
+    """Run a few steps of each kind of training, and print the expected time and memory of a comparison.
 
     Raises:
         ValueError: If the comparison's settings are not valid.
-        typer.Exit: With code 130 after Ctrl-C, when the measurements so far are printed.
+        typer.Exit: With code 130 after Ctrl-C. The measurements so far are then printed.
     """
     from rich.console import Console
 
@@ -108,7 +108,7 @@ def _show(planned: Plan, console: Console, measured: bool) -> None:
 
 
 def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
-    """One row per experiment; ``estimated`` is the sign before estimated values."""
+    """One row per experiment. ``estimated`` is the sign before estimated values."""
     titles = ("runs", "steps", "tokens", "numbers", "memory", "disk", "time")
     amounts = plain_table(("experiment",), titles, lined=False, no_wrap=True)
     for one in experiments:
@@ -178,7 +178,7 @@ def _short(number: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Format a time: in seconds below two minutes, in hours from two hours, else in minutes.
+    """Format a time: in seconds below two minutes, in hours from two hours on, otherwise in minutes.
 
     >>> _time(50), _time(150), _time(9000)
     ('50 s', '2 min', '2.5 h')

@@ -1,4 +1,4 @@
-"""Shared by the commands: running and showing a comparison, Ctrl-C, printing lines."""
+"""Code that the commands share: running and showing a comparison, Ctrl-C, and printing lines."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def run_comparison(
     engine: Engine | None = None,
     shown: Callable[[Results], RenderableType] | None = None,
 ) -> Results:
-    """Run a comparison; print the output of ``shown`` (by default the main table) and the path of the report.
+    """Run a comparison. Print the result of ``shown`` (by default the main table) and the path of the report.
 
     Raises:
-        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that resumes are printed; with
+        typer.Exit: With code 130 after Ctrl-C; the finished runs and the command that resumes are then printed. With
             code 3 if runs failed.
     """
     from nextword.cli.parts.watch import failure_line, watching
@@ -58,7 +58,7 @@ def run_comparison(
 
 
 def plain_table(left: Sequence[str], right: Sequence[str] = (), *, lined: bool = True, **columns: Any) -> Table:
-    """A table without a frame; ``right`` columns are right-aligned, and ``lined`` adds a line below the headings."""
+    """A table without a frame. ``right`` columns are right-aligned, and ``lined`` adds a line below the headings."""
     from rich import box
     from rich.table import Table
 
@@ -81,11 +81,11 @@ def print_line(console: Console, text: str) -> None:
 
 @contextlib.contextmanager
 def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[None]:
-    """Turn Ctrl-C into exit code 130 and a message on what is kept.
+    """Convert Ctrl-C to exit code 130 and a message that says what is kept.
 
     Args:
-        kept: Description of what is kept, used if the interruption has no message of its own; None: nothing is kept.
-        goes_on: Whether the same command resumes; if so, it is printed.
+        kept: Description of what is kept, used if the interruption has no message of its own. None: nothing is kept.
+        goes_on: Whether the same command resumes. If it does, the message has the command.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Progress: bars on a terminal, lines in log files."""
+"""Progress of a command, as bars on a terminal or as lines in log files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def watching(console: Console, first: str, elsewhere: Console | None = None) -> Iterator[Watcher]:
-    """Yield a watcher that shows progress: bars if ``console`` is a terminal (removed at the end), else lines.
+    """Yield a watcher that shows progress: bars if ``console`` is a terminal (removed at the end), otherwise lines.
 
     Args:
         console: The console for the bars.
         first: Label of the bar until the work reports its first stage.
-        elsewhere: Console for the lines if ``console`` is not a terminal; None: print nothing.
+        elsewhere: Console for the lines if ``console`` is not a terminal. None: nothing is printed.
     """
     if not console.is_terminal:
         yield Watcher() if elsewhere is None else _Lines(elsewhere)
@@ -48,7 +48,7 @@ class _TimeLeft(rich_progress.TimeRemainingColumn):
 
 
 class _Bars(Watcher):
-    """One bar for the whole work, and one per task with its stage and last losses."""
+    """One bar for the whole work, and one bar per task with its stage and last losses."""
 
     def __init__(self, bars: rich_progress.Progress, first: str) -> None:
         self._bars = bars
@@ -60,7 +60,7 @@ class _Bars(Watcher):
         self._losses: dict[str, float] = {}
 
     def now(self, what: str, share: float | None = None) -> None:
-        if share is not None and share < self._share:  # another stage
+        if share is not None and share < self._share:  # a new stage has begun
             self._bars.reset(self._all)
         self._share = self._share if share is None else share
         self._bars.update(self._all, description=what, completed=share, total=None if share is None else 1.0)
@@ -102,7 +102,7 @@ class _Bars(Watcher):
 
     def failed(self, run: FailedRun) -> None:
         own = f"{run.method}, seed {run.seed}"
-        # the bars of the run itself, and of the search for its settings
+        # the bars of the run, and of the search for its settings
         for name in [name for name in self._tasks if name == own or name.startswith(f"{run.method} (")]:
             self._hide(name)
         self._done += 1
@@ -127,11 +127,11 @@ class _Bars(Watcher):
 
 
 QUIET_SECONDS = 5.0
-"""A new stage gets a line if nothing was printed for this many seconds."""
+"""Number of seconds without output after which a new stage gets a line."""
 SECONDS_BETWEEN_LINES = 10.0
-"""Minimum time between two lines of training losses, except validation losses and the last step."""
+"""Minimum seconds between two lines of training losses. Validation losses and the last step always get a line."""
 SHORT = 1.0
-"""Minimum seconds of a task without stages that gets a line of its own."""
+"""Minimum duration in seconds of a task without stages that gets a line."""
 WARNING = "warning"
 """First word of a warning line."""
 
@@ -193,9 +193,9 @@ def _label(name: str, stage: str) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """One line about a finished run: its first three metrics, and the first metric of each other group.
+    """One line about a finished run, with its first three metrics, and the first metric of each other group.
 
-    Metrics of subsets, and metrics without a best direction (such as the rank), appear only in the report.
+    Metrics of subsets, and metrics without a better direction (such as the rank), appear only in the report.
     """
     from nextword.results.records import known_measure
     from nextword.results.report.formats import number

@@ -21,19 +21,19 @@ _PAPERS = frozenset({".md", ".png", ".jpg", ".lock"})
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model that was located but not loaded."""
+    """A model that was found but not loaded."""
 
     name: str
     """Folder or hub name that the user gave."""
     revision: str | None = None
-    """The commit on the hub; None for a folder."""
+    """The commit on the hub; None if the model is a folder."""
 
     @property
     def fingerprint(self) -> str:
         """Identifier that changes with the model: the commit of a hub model, or a hash over the files of a folder.
 
-        Small files (configs, vocabularies) are hashed by content, and weights by name, size and modification time,
-        because reading gigabytes takes longer than a short evaluation. A copy with the same times has the same
+        Small files (configs, vocabularies) are hashed by content. Weights are hashed by name, size and modification
+        time, because reading gigabytes takes longer than a short evaluation. A copy with the same times has the same
         fingerprint.
         """
         if self.revision is not None:
@@ -53,10 +53,10 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpoint:
-    """Locate a model by folder or hub name; a hub model may be downloaded.
+    """Find a model by folder or hub name. Files of a hub model may be downloaded.
 
     Args:
-        name: Folder or hub name; None if the user gave none and there is no default.
+        name: Folder or hub name. None if the user gave no name and there is no default.
         setting: Name of the setting for error messages, for example ``factcc.model``.
         advice: Advice for the error message if ``name`` is None.
 
@@ -72,8 +72,8 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
     import huggingface_hub
 
     try:
-        # What was downloaded once is not asked for again: without a connection that takes minutes, and a model that
-        # changes on the hub would change the measure.
+        # A downloaded model is not requested again: without a connection the request takes minutes, and if the model
+        # changed on the hub, the values of the metric would change.
         config = huggingface_hub.try_to_load_from_cache(name, "config.json")
         if not isinstance(config, str):
             config = huggingface_hub.hf_hub_download(name, "config.json")
@@ -91,15 +91,15 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
             f"{setting}: '{name}' is not a folder and not downloaded yet, and the hub cannot be reached ({reason}). "
             f"Download it on a machine with a connection (hf download {name}), copy the folder, and give its path."
         ) from None
-    # .../snapshots/<commit>/config.json: what is loaded afterwards is the very commit that the fingerprint names.
+    # The path is .../snapshots/<commit>/config.json. The commit is kept, so that the model is loaded from this commit.
     return Checkpoint(name, revision=Path(config).parent.name)
 
 
 def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **arguments: Any) -> T:
-    """Call ``load(name, revision=..., **arguments)`` for a model or tokenizer; errors name the setting.
+    """Call ``load(name, revision=..., **arguments)`` for a model or tokenizer. Errors name the setting.
 
     Raises:
-        ValueError: It cannot be loaded.
+        ValueError: If it cannot be loaded.
     """
     try:
         with _no_progress_bars() if found.revision is None else nullcontext():
@@ -110,7 +110,7 @@ def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **argumen
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    # A bar for every folder that is read would break up the progress of the evaluation; downloads keep theirs.
+    # hides the progress bar of every folder that is read; progress bars of downloads are shown
     import transformers
 
     logging: Any = transformers.utils.logging
@@ -124,11 +124,11 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
-    """Maximum number of tokens, including special ones: ``asked``, or the model's own limit if that is lower."""
+    """Maximum number of tokens, including special tokens: ``asked``, or the model's limit if it is lower."""
     limits = [asked, int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None:
-        # RoBERTa counts positions from its padding id on, so that the first ones of the table stay unused.
+        # RoBERTa counts positions from the position after its padding id, so the first positions are not used
         offsets = [
             part.padding_idx + 1
             for name, part in model.named_modules()
@@ -141,11 +141,11 @@ def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
 # -- Batches of token sequences of different lengths, padded on the right.
 
 Encoded = Mapping[str, Sequence[Any]]
-"""Tokenizer output for one text: ``input_ids`` and other model inputs, each with one entry per token."""
+"""Output of a tokenizer for one text: ``input_ids`` and other model inputs, each with one entry per token."""
 
 
 def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
-    """Group indices into batches of similar lengths, longest first, so that a batch too large for memory fails at once.
+    """Group indices into batches of similar lengths. The longest come first, so that a too large batch fails at once.
 
     >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
@@ -158,10 +158,10 @@ def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
 def padded_batches(
     texts: Mapping[int, Encoded], tokenizer: Any, size: int, device: str
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-    """Yield batches of similar lengths: the texts' indices, and each input padded (masks and types with 0)."""
+    """Yield batches of similar lengths: the indices of the texts, and each input padded (masks and types with 0)."""
     import torch
 
-    # Padding is masked, so that any id does where the tokenizer has none for it.
+    # padding is masked, so any id is possible if the tokenizer has no padding token
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
     for positions in by_length({position: len(text["input_ids"]) for position, text in texts.items()}, size):
         fields = {}
@@ -172,7 +172,7 @@ def padded_batches(
         yield positions, fields
 
 
-# -- Texts in which nothing is written.
+# -- Empty texts.
 
 
 def is_blank(text: str) -> bool:
@@ -181,7 +181,7 @@ def is_blank(text: str) -> bool:
 
 
 def note_on_empty(empty: Sequence[bool], rule: str = "count as wrong") -> str | None:
-    """A note on the number of empty texts and how they are counted; None if there are none.
+    """A note on the number of empty texts and how they are counted. None if no text is empty.
 
     >>> note_on_empty([False, True, False])
     'empty texts, which count as wrong: 1 of 3'

@@ -1,4 +1,4 @@
-"""A sequence classifier that judges pairs of evidence and claim; used by several metrics."""
+"""A sequence classifier that judges pairs of evidence and claim. Several metrics use it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class ClassifierConfig(MetricConfig):
     model: str | None = None
     """Folder or hub name of the classifier."""
     label: str | int | None = None
-    """Name or number of the classifier's output that means "consistent"; None: find it by its usual names."""
+    """Name or number of the classifier's output that means "consistent". None: find it by its usual names."""
     max_length: int = Field(default=512, ge=8)
     """Maximum number of tokens of evidence and claim together, or the model's own limit if that is lower."""
 
 
 class InputForm:
-    """How evidence and claim are encoded as one input: evidence first, claim second.
+    """Encoding of evidence and claim as one input, with the evidence first.
 
     If the input is too long, the end of the evidence is cut off, and then the end of the claim.
     """
 
     name = "pair"
-    """Name of the form, part of the key of cached results."""
+    """Name of the encoding. It is a part of the key of cached results."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
         """Load the tokenizer of the checkpoint."""
@@ -56,7 +56,7 @@ class InputForm:
             ValueError: If the pair cannot be shortened to this length.
         """
         evidence, claim = question
-        # What looks like a special token in a text is text: a stray </s> would end the sequence for BART.
+        # a special token inside a text is read as text, because a </s> would end the sequence for BART
         claim_length = len(tokenizer("", claim, split_special_tokens=True)["input_ids"])
         cut = "only_first" if claim_length < limit else "longest_first"
         return dict(tokenizer(evidence, claim, truncation=cut, max_length=limit, split_special_tokens=True))
@@ -67,7 +67,7 @@ class ClassifierAnswers:
     """Outputs of a classifier for N pairs."""
 
     probabilities: Float[np.ndarray, "N"]
-    """Name of the output that means "consistent"."""
+    """Probability of the output that means "consistent", per pair."""
     chosen: Bool[np.ndarray, "N"]
     """Whether "consistent" is the most probable output, per pair."""
 
@@ -76,7 +76,7 @@ class Classifier:
     """A sequence classifier, loaded by folder or hub name, with cached results.
 
     Raises:
-        ValueError: If the model does not exist, is not a classifier, or its output "consistent" cannot be identified.
+        ValueError: If the model does not exist or is not a classifier, or if its output "consistent" is not found.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Classifier:
         import transformers
 
         self._config = load_part(transformers.AutoConfig.from_pretrained, self._found, setting)
-        # Only id2label is read: label2id of published checkpoints does not always agree with it.
+        # only id2label is read, because label2id of some published checkpoints does not agree with it
         names: Mapping[int, str] = {int(number): str(name) for number, name in self._config.id2label.items()}
         if len(names) < 2:
             raise ValueError(
@@ -109,7 +109,7 @@ class Classifier:
         return Path(self._found.name).name
 
     def ask(self, questions: Sequence[Question]) -> ClassifierAnswers:
-        """Classify pairs, in order; equal pairs are computed once."""
+        """Classify pairs, in order. Equal pairs are computed only once."""
         settings = {
             "model": self._found.fingerprint,
             "max_length": self._max_length,
@@ -132,7 +132,7 @@ class Classifier:
         tokenizer, model = self._load()
         limit = token_limit(model, tokenizer, self._max_length)
         encoded = {position: self._encode(questions[position], tokenizer, limit) for position in missing}
-        # A decoder that classifies looks for its last token by the padding id; without one it reads single texts.
+        # a decoder-only classifier finds its last token by the padding id; without such an id, batches have one text
         size = 1 if self._config.pad_token_id is None else self._setup.batch_size
         for positions, fields in padded_batches(encoded, tokenizer, size, self._setup.device):
             with torch.inference_mode():
@@ -166,7 +166,7 @@ class Classifier:
         return tokenizer, model.to(self._setup.device).eval()
 
 
-# -- Which output of a classifier means that a text is right.
+# -- The output of a classifier that means that a text is consistent with its evidence.
 
 CONSISTENT = frozenset(
     {
@@ -175,7 +175,7 @@ CONSISTENT = frozenset(
         *("supported", "supports", "support", "verified"),
     }
 )
-"""Names that checkpoints use for the output "the claim follows from the evidence", in lower case."""
+"""Names in checkpoints, in lower case, of the output that means that the claim follows from the evidence."""
 
 
 def consistent_label(names: Mapping[int, str], asked: str | int | None, default: int | None, setting: str) -> int:
@@ -183,8 +183,8 @@ def consistent_label(names: Mapping[int, str], asked: str | int | None, default:
 
     Args:
         names: Names of the outputs, from the checkpoint's ``id2label``.
-        asked: The user's choice, by number or by name in any case; None: the names in ``CONSISTENT``.
-        default: The number if the outputs have no names (LABEL_0, LABEL_1, ...); None: raise an error.
+        asked: The user's choice, as a number or as a name in any case. None: the names in ``CONSISTENT``.
+        default: The number if the outputs have no names (LABEL_0, LABEL_1, ...). None: raise an error.
         setting: Name of the setting for error messages.
 
     Raises:

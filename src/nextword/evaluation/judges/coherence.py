@@ -13,9 +13,9 @@ from nextword.runtime.pretrained import packaged_encoder
 
 
 def row_cosines(left: Float[np.ndarray, "N D"], right: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"]:
-    """Cosine of each row of one matrix with the same row of the other, shape (N,); NaN if a row is zero.
+    """Cosine of each row of one matrix with the same row of the other, shape (N,). NaN if a row is zero.
 
-    Linear in N, and equal to the diagonal of the N x N matrix of all pairs, which published scripts compute.
+    The time is linear in N. Published scripts compute the N x N matrix of all pairs, whose diagonal has these values.
 
     >>> row_cosines(np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([[2.0, 0.0], [4.0, -3.0]])).tolist()
     [1.0, 0.0]
@@ -31,12 +31,12 @@ class CoherenceConfig(MetricConfig):
     """Settings of coherence."""
 
     encoder: str | None = None
-    """Folder or hub name of a sentence encoder; None for the packaged all-MiniLM-L6-v2."""
+    """Folder or hub name of a sentence encoder. None: the packaged all-MiniLM-L6-v2."""
     pooling: Pooling | None = None
-    """Pooling of token states into one vector: "cls", "mean", "pooler", or None for the pooling that the checkpoint
+    """Pooling of token states into one vector: "cls", "mean" or "pooler". None: the pooling that the checkpoint
     specifies."""
     max_length: int = Field(default=512, ge=3)
-    """Maximum number of tokens per text, or the encoder's own limit if that is lower."""
+    """Maximum number of tokens per text, or the encoder's limit if it is lower."""
 
 
 @registry.register("coherence")

@@ -11,18 +11,18 @@ from nextword.evaluation.judges.entailment import Entailment
 from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, registry
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
-"""Relations that are ignored, in lower case, as in the published code."""
+"""Relations that are ignored, in lower case. They are the same as in the published code."""
 
 
 class DaeConfig(ClassifierConfig):
     """Settings of DAE."""
 
     pipeline: str = "en_core_web_lg"
-    """A spaCy pipeline with a parser: an installed package or a folder."""
+    """A spaCy pipeline with a parser. It is an installed package or a folder."""
 
 
 def arcs_of(document: Any) -> Iterator[str]:
-    """``"head child relation"`` for each arc of a parsed text that counts, in the order of the children."""
+    """``"head child relation"`` for each arc of a parsed text, in the order of the children, without ignored arcs."""
     for token in document:
         if token.head is not token and token.dep_.lower() not in IGNORED and not token.is_space:
             yield f"{token.head.text} {token.text} {token.dep_}"
@@ -71,7 +71,7 @@ class Dae(Entailment):
             goal="higher",
         )
         found = {"dae": self.score(errors, wrong, empty=1.0)}
-        if any(counts):  # empty texts are wrong and have no arcs
+        if any(counts):  # false if all texts are empty: they count as wrong, but have no arcs
             found["dae-arcs"] = Score.ratio(arcs, sums, counts)
         return found
 

@@ -1,4 +1,4 @@
-"""Metrics that count the texts that, according to a classifier, follow from their source or table."""
+"""Metrics that count the texts that follow from their source or table according to a classifier."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ class TableConfig(ClassifierConfig):
     """Settings of a metric that runs a classifier on tables."""
 
     cells: Cells = "text"
-    """How cells are read: "text", unchanged, or "pandas", as the scripts of LogicNLG and PLOG read them."""
+    """How cells are read: "text" (unchanged) or "pandas" (as the scripts of LogicNLG and PLOG read them)."""
 
 
 class Entailment(Metric):
-    """Base class: classify every text as one or several claims.
+    """Base class of metrics that classify every text as one or several claims.
 
-    A text is consistent if all its claims are. An empty text counts as wrong, because otherwise a system that generates
-    nothing would be the best. A text without evidence or without claims has no value.
+    A text is consistent if all its claims are consistent. An empty text counts as wrong, because otherwise a system
+    that generates nothing would be the best. A text without evidence or without claims has no value.
     """
 
     title: ClassVar[str]
     """Heading in the report."""
     asks: ClassVar[str]
-    """The question in words, for the report: "the classifier {asks}"."""
+    """The classifier's question in words, for the report: "the classifier {asks}"."""
     group, decimals = metric.FAITHFULNESS, 2
     goal: ClassVar[Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
-    """Number of the output that means "consistent" if the checkpoint does not name its outputs."""
+    """Number of the output that means "consistent" if the checkpoint has no names for its outputs."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -80,7 +80,7 @@ class Entailment(Metric):
         return [text]
 
     def form(self) -> InputForm:
-        """The encoding of evidence and claim."""
+        """The encoding of evidence and claim that the classifier gets."""
         return InputForm()
 
     def add(self, sample: Sample) -> None:
@@ -92,7 +92,7 @@ class Entailment(Metric):
         self._questions.append([(evidence, claim) for claim in asked])
 
     def result(self) -> dict[str, Score]:
-        """The share of consistent texts, and the mean over texts of the probability of the least probable claim."""
+        """The share of consistent texts, and the mean over texts of their least probable claim's probability."""
         name, answers = self.config.metric, self.answers()
         share = self.measure(
             self.title,
@@ -114,7 +114,7 @@ class Entailment(Metric):
         }
 
     def answers(self) -> list[ClassifierAnswers | None]:
-        """The classifier's outputs for the claims of each sample; None for a sample without claims."""
+        """The classifier's outputs for the claims of each sample. None for a sample without claims."""
         flat = [question for questions in self._questions for question in questions]
         if not flat:
             return [None for _ in self._questions]
@@ -127,7 +127,7 @@ class Entailment(Metric):
         ]
 
     def score(self, measure: Measure, values: Sequence[float | None], empty: float = 0.0) -> Score:
-        """The mean of one value per sample, without None; an empty text has the value ``empty``."""
+        """The mean of one value per sample. None values are left out. An empty text has the value ``empty``."""
         known: Float[np.ndarray, "N"] = np.array([np.nan if one is None else one for one in values], dtype=np.float64)
         blank: Bool[np.ndarray, "N"] = np.array(self._empty, dtype=bool)
         known[blank] = empty
@@ -139,7 +139,7 @@ class Entailment(Metric):
 
 
 class TableEntailment(Entailment):
-    """Base class: classify whether a text follows from its table."""
+    """Base class of metrics that classify whether a text follows from its table."""
 
     needs = ("table", "text")
     asks = "says that they follow from the table"
@@ -149,11 +149,11 @@ class TableEntailment(Entailment):
         return READERS[self.config.cells](sample.need("table", self.config.metric))
 
     def described(self) -> str:
-        """Description for the report: model, output, length, and how cells are read if not unchanged."""
+        """Description for the report: model, output, length, and how cells are read if they are changed."""
         return f"{super().described()}{note_on_cells(self.config.cells)}"
 
 
-# -- NLI accuracy: does a text follow from its table or document, asked of an entailment model.
+# -- NLI accuracy: an entailment model decides whether a text follows from its table or document.
 
 FORMS: dict[str, Callable[[Table], str]] = {"sentences": sentence_form, "rows": row_form, "tapex": tapex_form}
 """Encodings of a table."""
@@ -163,7 +163,7 @@ class NliConfig(TableConfig):
     """Settings of NLI accuracy."""
 
     evidence: Literal["table", "source"] | None = None
-    """Field with the evidence; None: the sample's table if it has one, else its source."""
+    """Field with the evidence. None: the sample's table if it has a table, otherwise its source."""
     table_form: Literal["sentences", "rows", "tapex"] = "sentences"
     """Encoding of a table: as in LogicNLG's data loader, as in LogicNLG's NLI model, or as in TAPEX."""
 
@@ -190,16 +190,16 @@ class Nli(Entailment):
         return f"{super().described()}, tables in the form '{self.config.table_form}'{note_on_cells(self.config.cells)}"
 
 
-# -- FactCC: does a summary agree with its document, asked of a classifier trained on changed sentences.
+# -- FactCC: a classifier trained on changed sentences decides whether a summary agrees with its document.
 
 
 class FactccConfig(ClassifierConfig):
     """Settings of FactCC."""
 
     model: str | None = "manueldeprada/FactCC"
-    """Folder or hub name of the classifier; by default the authors' checkpoint, converted to transformers."""
+    """Folder or hub name of the classifier. The default is the authors' checkpoint, converted to transformers."""
     sentences: bool = False
-    """Whether each sentence is a claim of its own; a summary is then consistent if all its sentences are."""
+    """Whether each sentence is a claim of its own. A summary is then consistent if all its sentences are consistent."""
 
 
 @registry.register("factcc")
@@ -210,7 +210,7 @@ class Factcc(Entailment):
     needs = ("source", "text")
     title = "FactCC"
     asks = "says that they agree with the document"
-    nameless_label = 0  # the official checkpoint was trained with CORRECT as 0, INCORRECT as 1
+    nameless_label = 0  # the authors trained their checkpoint with CORRECT as 0 and INCORRECT as 1
 
     def evidence(self, sample: Sample) -> str:
         """The document."""
@@ -225,13 +225,13 @@ class Factcc(Entailment):
         return f"{super().described()}, {'each sentence' if self.config.sentences else 'the whole text'} as the claim"
 
 
-# -- TAPAS-Acc: does a text follow from its table, asked of a TAPAS model trained on TabFact.
+# -- TAPAS-Acc: a TAPAS model trained on TabFact decides whether a text follows from its table.
 
 
 class TableAndQuestion(InputForm):
-    """TAPAS encoding: the text, then the cells with their columns, rows and ranks.
+    """TAPAS encoding: first the text, then the cells with their columns, rows and ranks.
 
-    If the input is too long, each cell is cut at the end, and then rows are dropped from the end, as TAPAS does.
+    If the input is too long, the end of each cell is cut off, and then rows at the end are dropped, as TAPAS does.
     """
 
     name = "tapas"
@@ -248,12 +248,12 @@ class TableAndQuestion(InputForm):
 
         table, text = question
         assert isinstance(table, Table)
-        # Column 0 and row 0 stand for the text and the header; the model has no embedding beyond these numbers,
-        # and the tokenizer does not know that.
+        # Column 0 and row 0 are those of the text and the header. The model has no embeddings for larger numbers than
+        # these limits, which the tokenizer does not check.
         columns, rows = config.type_vocab_sizes[1] - 1, config.type_vocab_sizes[2] - 1
         if len(table.header) > columns:
             raise ValueError(f"the table has {len(table.header)} columns, but the model takes at most {columns}")
-        # Plain objects: the tokenizer puts objects of its own into the cells, which columns of text refuse.
+        # dtype=object, because the tokenizer puts objects into the cells, which columns of text do not accept
         cells = pandas.DataFrame([list(row) for row in table.rows[:rows]], columns=list(table.header), dtype=object)
         return dict(tokenizer(table=cells, queries=text, truncation=True, max_length=limit))
 
@@ -271,22 +271,22 @@ class Tapas(TableEntailment):
 
     Config = TapasConfig
     title = "TAPAS-Acc"
-    nameless_label = 1  # in the checkpoints of TabFact 1 is entailed, 0 refuted
+    nameless_label = 1  # in the checkpoints for TabFact, 1 means entailed and 0 refuted
 
     def form(self) -> InputForm:
         """The encoding for TAPAS."""
         return TableAndQuestion()
 
 
-# -- TAPEX-Acc: does a text follow from its table, asked of a BART that learned to execute queries, then TabFact.
+# -- TAPEX-Acc: a BART model trained on queries and then on TabFact decides whether a text follows from its table.
 
 
 class TapexSequence(InputForm):
-    """TAPEX encoding: text and table as one lower-case sequence, cut at the end if too long.
+    """TAPEX encoding: text and table as one lower-case sequence, whose end is cut off if it is too long.
 
-    transformers no longer has TapexTokenizer, which was BART's tokenizer applied to this string. A space is put before
-    the sequence and before a cell that is tokenized alone, as in PLOG's script (``add_prefix_space=True``; the
-    checkpoint's configuration says false). A cell that is cut keeps this space; a whole cell has none.
+    transformers has removed TapexTokenizer, which applied BART's tokenizer to this string. As in PLOG's script, a space
+    is put before the sequence and before a cell that is tokenized alone (``add_prefix_space=True``; the checkpoint's
+    configuration has false). A truncated cell keeps this space; a whole cell does not.
     """
 
     def __init__(self, cell_tokens: int) -> None:
@@ -294,7 +294,7 @@ class TapexSequence(InputForm):
         self._cell_tokens = cell_tokens
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """Load BART's tokenizer, whatever class the checkpoint names."""
+        """Load BART's tokenizer, whatever tokenizer class the checkpoint names."""
         import transformers
 
         return transformers.BartTokenizer.from_pretrained(name, add_prefix_space=True, **arguments)
@@ -308,7 +308,7 @@ class TapexSequence(InputForm):
         return dict(tokenizer(sequence, truncation=True, max_length=limit, split_special_tokens=True))
 
     def _cut(self, cell: str, tokenizer: Any) -> str:
-        # A token has at least one byte: short cells, and the space before them, need no look.
+        # A token has at least one byte. So a cell with few bytes, its space included, need not be tokenized.
         if len(cell.encode()) + 1 < self._cell_tokens or not cell.strip():
             return cell
         ids = tokenizer(cell, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -321,7 +321,7 @@ class TapexConfig(TableConfig):
     model: str | None = "microsoft/tapex-large-finetuned-tabfact"
     """Folder or hub name of a BartForSequenceClassification trained on tables in TAPEX's format."""
     max_length: int = Field(default=1024, ge=8)
-    """Maximum number of tokens of text and table together, or the model's own limit if that is lower."""
+    """Maximum number of tokens of text and table together, or the model's limit if it is lower."""
     cell_tokens: int = Field(default=15, ge=1)
     """Maximum number of tokens per cell."""
 

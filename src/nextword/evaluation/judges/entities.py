@@ -16,7 +16,7 @@ from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setu
 from nextword.evaluation.metrics.sample import Sample
 from nextword.results.records import Measure
 
-# -- Names told by their capital letters: what stands in for a recogniser where no trained one is at hand.
+# -- Names found by their capital letters, for use without a trained recogniser.
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\b[A-Z]\.)\s+|\n")
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "st"})
@@ -69,7 +69,7 @@ def _names(sentence: str, stop_words: Collection[str]) -> list[str]:
 
 TYPES = ("PERSON", "FAC", "GPE", "ORG", "NORP", "LOC", "EVENT")
 
-# What trained pipelines are made of. A recogniser reads none of the first; a ruler or a component of one's own might.
+# Components of trained pipelines. A recogniser does not read their results, but a ruler or a user's component might.
 _UNREAD = {"tagger", "parser", "senter", "morphologizer", "attribute_ruler", "lemmatizer", "trainable_lemmatizer"}
 _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "textcat_multilabel"}
 
@@ -77,10 +77,10 @@ _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "t
 def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
     """Whether an entity occurs in a document, ignoring case.
 
-    It does if two or more neighbouring words of the entity occur in the document, or one word that is not a stop word.
-    The match may be part of a longer word. "US" in capitals is not a stop word.
+    It does if two or more neighbouring words of the entity occur in the document, or a single word that is not a stop
+    word. The match may be part of a longer word. "US" in capitals is not a stop word.
 
-    Source: the code of Nan et al. (2021). It tries the longest run of words first, with the same result.
+    Source: the code of Nan et al. (2021). That code tries the longest run of words first, with the same result.
 
     >>> stop_words = {"the", "of", "us"}
     >>> [found_in(name, "Mr Obama of Chicago met US envoys", stop_words) for name in ("Barack Obama", "The Who", "US")]
@@ -95,9 +95,9 @@ def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
 def entity_precision(
     entities: Sequence[Sequence[str]], documents: Sequence[str], stop_words: Collection[str]
 ) -> Float[np.ndarray, "N 2"]:
-    """For each of N summaries, the number of its entities that occur in the document, and of all its entities: (N, 2).
+    """For each of N summaries, the number of entities that occur in the document, and the number of entities: (N, 2).
 
-    P_ent = (1 / #summaries with entities) · Σ found / all; the pooled form is Σ found / Σ all.
+    P_ent = (1 / #summaries with entities) · Σ found / all. The pooled form is Σ found / Σ all.
 
     >>> entity_precision([["Ann Lee", "Rome"], []], ["Ann left Paris", "Rain"], {"the"}).tolist()
     [[1.0, 2.0], [0.0, 0.0]]
@@ -138,7 +138,7 @@ class Recogniser:
 
     @property
     def found_by(self) -> str:
-        """Language, name and version of the pipeline, and the labels that count."""
+        """Language, name and version of the pipeline, and the entity labels that count."""
         return f"spaCy {'{lang}_{name} {version}'.format_map(self._nlp.meta)}; {', '.join(self._types)}"
 
     @property
@@ -154,12 +154,12 @@ class Recogniser:
 
 
 BUILT_IN = {"capitals": CapitalisedNames}
-"""Methods that need no pipeline, by their name in ``entities.pipeline``."""
+"""Methods that need no pipeline, by their names in ``entities.pipeline``."""
 
 
 @lru_cache(maxsize=1)
 def _recogniser(pipeline: str, types: tuple[str, ...]) -> CapitalisedNames | Recogniser:
-    # Kept, since all systems of an evaluation are judged by the same one, and reading its vectors takes seconds.
+    # cached, because all systems of an evaluation use the same recogniser, and loading its vectors takes seconds
     return BUILT_IN[pipeline]() if pipeline in BUILT_IN else Recogniser(pipeline, types)
 
 
@@ -167,7 +167,7 @@ class EntitiesConfig(MetricConfig):
     """Settings of entity precision."""
 
     pipeline: str = "en_core_web_lg"
-    """Name or path of a spaCy pipeline; "capitals": runs of capitalised words, without a model."""
+    """Name or path of a spaCy pipeline. "capitals": find runs of capitalised words, without a model."""
     types: tuple[str, ...] = TYPES
     """Labels of the entities that count."""
 

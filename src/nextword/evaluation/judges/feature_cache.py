@@ -19,14 +19,14 @@ from nextword.runtime.files import replacing
 from nextword.settings.setting_names import named
 
 Compute = Callable[[list[int]], Iterable[tuple[list[int], Float[np.ndarray, "B D"]]]]
-"""Function that takes indices and yields batches in any order: some of the indices, and one feature row for each."""
+"""Function that gets indices and yields batches in any order. A batch has some indices and a feature row for each."""
 
 SAVE_EVERY = 8
 """Number of batches between two saves."""
 
 
 def key_of(*parts: str) -> str:
-    """The key of a text or a pair of texts; two keys are equal only if all texts are.
+    """The key of a text or a pair of texts. Two keys are equal only if all texts are equal.
 
     >>> key_of("ab", "c") == key_of("a", "bc")
     False
@@ -40,17 +40,17 @@ def key_of(*parts: str) -> str:
 
 
 class FeatureCache:
-    """Rows of features by key, in memory and, if a folder is given, in files that later runs load.
+    """Rows of features by key, in memory and, if there is a folder, in files that later runs load.
 
-    The files are in a subfolder named after the model and all settings that change a feature, so that features of
+    The files are in a subfolder that is named after the model and all settings that change a feature. So features of
     different models are never mixed up. Every save writes a new file atomically. A broken file is ignored with a
     warning, and its texts are computed again. Two runs may share a folder.
 
     Args:
-        folder: Folder for the files; None: keep features in memory only.
+        folder: Folder for the files. None: features are kept only in memory.
         name: Name of the metric, used in the subfolder's name, for example "mauve".
         settings: Everything that the features depend on besides the text, such as the model's fingerprint.
-        progress: Function called after every batch with the name, the number of finished rows and their total.
+        progress: Function that receives, after every batch, the name and the numbers of finished rows and of all rows.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FeatureCache:
         self._folder = folder and folder / f"{name}-{key_of(self._about)[:16]}"
 
     def rows(self, keys: Sequence[str], compute: Compute) -> Float[np.ndarray, "N D"]:
-        """The features of all keys, in order. Only unknown keys are computed, equal keys once.
+        """The features of all keys, in order. Only unknown keys are computed, and equal keys only once.
 
         ``compute`` is called at most once, with the indices of the missing rows.
 
@@ -104,7 +104,7 @@ class FeatureCache:
                 if batch % SAVE_EVERY == 0:
                     self._save(unsaved, found)
                     unsaved = []
-        finally:  # an interrupted run keeps what it has
+        finally:  # an interrupted run also saves its results
             self._save(unsaved, found)
         return found
 
@@ -132,9 +132,9 @@ class FeatureCache:
         for path in sorted(self._folder.glob("*.npz")):
             try:
                 keys, rows = _read(path, width)
-            except Exception as fault:  # zipfile, zlib and numpy raise a dozen kinds for a damaged file
+            except Exception as fault:  # zipfile, zlib and numpy raise many different errors for a damaged file
                 warnings.warn(f"{path} is broken, so its features are computed again: {fault}", stacklevel=2)
-                with contextlib.suppress(OSError):  # read-only, or another run was first
+                with contextlib.suppress(OSError):  # the folder is read-only, or another run has renamed the file
                     path.rename(path.with_suffix(".broken"))
                 continue
             width = rows.shape[1]

@@ -27,33 +27,33 @@ from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
 FEW = 1000
-"""Below this number of texts the title says "few texts"; the authors advise 5,000."""
+"""Number of texts below which the title says "few texts". MAUVE's authors advise 5,000 texts."""
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "contrastive-decoding": {"model": "gpt2", "max_length": 256, "exact_length": 128},
 }
-"""Settings used in papers: contrastive decoding (Li et al., 2023), ``eval_script.py``."""
+"""Settings used in papers: those of contrastive decoding (Li et al., 2023) are in its ``eval_script.py``."""
 
 
 class MauveConfig(MetricConfig):
-    """Settings of MAUVE; the defaults are those of mauve-text."""
+    """Settings of MAUVE. The defaults are those of the package mauve-text."""
 
     model: str = "gpt2-large"
-    """Folder or hub name of the language model whose hidden states are compared; in a comparison, "start" is the
+    """Folder or hub name of the language model whose hidden states are compared. In a comparison, "start" means the
     initial checkpoint."""
     max_length: int = Field(default=1024, ge=1)
-    """Maximum number of tokens per text, from its start, or the model's own limit if that is lower."""
+    """Maximum number of tokens per text, from its start, or the model's limit if it is lower."""
     include_prompt: bool = False
     """Whether the prompt is prepended to both texts."""
     buckets: Literal["auto"] | int = "auto"
-    """Number of clusters of hidden states; "auto": a tenth of the number of texts, at least 2."""
+    """Number of clusters of hidden states. "auto": a tenth of the number of texts, at least 2."""
     scaling: float = Field(default=5.0, gt=0)
     """The constant c of the divergence curve."""
     explained_variance: float = Field(default=0.9, gt=0, lt=1)
     """Share of the variance that the PCA before clustering keeps."""
     restarts: int = Field(default=5, ge=1, le=1000)
-    """Number of k-means runs; the best one is used."""
+    """Number of k-means runs. The best run is used."""
     iterations: int = Field(default=500, ge=1, le=100_000)
     """Maximum number of k-means iterations."""
     curve_points: int = Field(default=25, ge=2, le=100_000)
@@ -61,12 +61,12 @@ class MauveConfig(MetricConfig):
     seed: Seed = 25
     """Seed of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
-    """Number of tokens to which both texts of a sample are truncated; a sample with a shorter text is left out. None:
+    """Number of tokens to which both texts of a sample are truncated. A sample with a shorter text is left out. None:
     any length."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``mauve:contrastive-decoding`` names the settings of a paper."""
+        """Parse a spec such as ``mauve:contrastive-decoding``, which names the settings of a paper."""
         if len(arguments) > 1 or not set(arguments) <= PRESETS.keys():
             raise ValueError(
                 f"must be followed by the settings of a paper, {', '.join(PRESETS)} ({','.join(arguments)!r} given)"
@@ -74,7 +74,7 @@ class MauveConfig(MetricConfig):
         return dict(PRESETS[arguments[0]]) if arguments else {}
 
     def arguments(self) -> list[str]:
-        """Name of the paper whose settings these are, if any."""
+        """Name of the paper that has these settings, if there is one."""
         given = self.model_dump(exclude={"metric"}, exclude_defaults=True)
         return [name for name, settings in PRESETS.items() if settings == given]
 
@@ -82,10 +82,10 @@ class MauveConfig(MetricConfig):
 def mauve_of(
     human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
 ) -> float:
-    """MAUVE of two sets of features, one row per text; 1 if the distributions are equal.
+    """MAUVE of two sets of features, with one row per text. It is 1 if the distributions are equal.
 
-    The area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q, where P and Q are
-    the histograms of human and generated texts over clusters of their features. Computed by mauve-text.
+    It is the area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q. P and Q are
+    the histograms of human and generated texts over clusters of their features. The package mauve-text computes it.
 
     Raises:
         UndefinedError: If one side has fewer than two texts.
@@ -98,7 +98,7 @@ def mauve_of(
             f"MAUVE: {len(generated)} generated and {len(human)} human texts; clustering needs at least two of each"
         )
     if human.shape == generated.shape and np.array_equal(human, generated):
-        return 1.0  # both histograms are the same, however the clusters fall: the whole square is under the curve
+        return 1.0  # both histograms are the same for any clusters, so the area under the curve is 1
     from mauve import compute_mauve
 
     with _no_words_about_small_clusters():
@@ -118,8 +118,8 @@ def mauve_of(
 
 @contextmanager
 def _no_words_about_small_clusters() -> Iterator[None]:
-    # Faiss prints, from C++, that clusters have fewer than 39 points, which auto makes them; the title says it here.
-    # The least number of points is for that message alone: the clusters are the same.
+    # Faiss prints (from C++) that clusters have fewer than 39 points, which happens with "auto". The title says it
+    # here. This minimum number of points affects only the message, and not the clusters.
     faiss: Any = importlib.import_module("faiss")
     published = faiss.Kmeans
     faiss.Kmeans = partial(published, min_points_per_centroid=1)
@@ -161,8 +161,8 @@ class Mauve(Metric):
             self._short.append(cut is None)
             generated, human = cut or ("", "")
         for texts, text in ((self._generated, generated), (self._human, human)):
-            if not is_blank(text):  # as mauve-text does, empty texts are left out
-                # a space between them where neither brings one along
+            if not is_blank(text):  # empty texts are left out, as in mauve-text
+                # a space between prompt and text, unless one of them has white space there
                 glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
                 texts.append(prompt + glue + text)
 
@@ -195,15 +195,15 @@ class Mauve(Metric):
         )
 
 
-# -- Features of texts from a language model: the last layer's state of the last token, as MAUVE reads them.
+# -- Features of texts from a language model: the hidden state of the last token in the last layer, as for MAUVE.
 
 
 class LastTokenFeatures:
-    """Computes the last token's hidden state of each text, with a cache.
+    """Computes the last token's hidden state for each text, with a cache.
 
     Args:
-        name: Folder or hub name of a language model; of an encoder-decoder model, the encoder is used.
-        max_length: Maximum number of tokens per text, from its start, or the model's own limit if that is lower.
+        name: Folder or hub name of a language model. For an encoder-decoder model, the encoder is used.
+        max_length: Maximum number of tokens per text, from its start, or the model's limit if it is lower.
 
     Raises:
         ValueError: If the model does not exist.
@@ -214,7 +214,7 @@ class LastTokenFeatures:
         self._max_length, self._setup, self._setting = max_length, setup, setting
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """One row per text; equal texts are computed once.
+        """One row per text. Equal texts are computed only once.
 
         Raises:
             ValueError: If a text has no tokens.
@@ -224,7 +224,7 @@ class LastTokenFeatures:
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
 
     def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
-        """The first ``length`` tokens of each text, decoded; None if one of the texts is shorter."""
+        """The first ``length`` tokens of each text, decoded. None if one of the texts is shorter."""
         rows = [self._tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in texts]
         return [str(self._tokenizer.decode(ids)) for ids in rows] if min(map(len, rows)) == length else None
 

@@ -1,4 +1,4 @@
-"""Sentence embeddings: one vector per text, from a sentence encoder."""
+"""Sentence embeddings. A sentence encoder computes one vector per text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Batch = tuple[list[int], Float[np.ndarray, "B D"]]
 
 @dataclass(frozen=True)
 class EncoderReading:
-    """Statistics of an encoder's tokenization, to detect texts that it cannot read."""
+    """Numbers from an encoder's tokenization, which show whether the encoder can read the texts."""
 
     tokens: int
     unknown: int
@@ -37,7 +37,7 @@ class EncoderReading:
 
     @property
     def fault(self) -> str | None:
-        """Reason why the encoder cannot read these texts, or None.
+        """Reason why the encoder cannot read these texts, or None if there is no such reason.
 
         None does not prove that the encoder was trained on the language of the texts.
         """
@@ -52,11 +52,11 @@ class SentenceEncoder:
     """Computes one vector per text, with a cache.
 
     Args:
-        name: Folder or hub name; None or "minilm" for the packaged encoder.
-        pooling: Pooling of the last layer into one vector: "cls" (first token), "mean" (mean over tokens), "pooler"
-            (first token through the checkpoint's pooling layer); None: the pooling that the checkpoint specifies for
+        name: Folder or hub name. None or "minilm": the packaged encoder.
+        pooling: Pooling of the last layer into one vector: "cls" (first token), "mean" (mean over tokens) or "pooler"
+            (first token through the checkpoint's pooling layer). None: the pooling that the checkpoint specifies for
             sentence-transformers, or the mean.
-        max_length: Maximum number of tokens, including special ones, or the model's own limit if that is lower.
+        max_length: Maximum number of tokens, including special tokens, or the model's limit if it is lower.
 
     Raises:
         ValueError: If the encoder does not exist.
@@ -76,7 +76,7 @@ class SentenceEncoder:
         return "all-MiniLM-L6-v2" if self._found.name == packaged_encoder() else Path(self._found.name).name
 
     def reading(self, texts: Sequence[str]) -> EncoderReading | None:
-        """Statistics of the tokenization of these texts; None for encoders over whole words."""
+        """Statistics of the tokenization of these texts. None for encoders whose tokens are whole words."""
         from transformers import AutoTokenizer
 
         try:
@@ -92,7 +92,7 @@ class SentenceEncoder:
         )
 
     def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """One vector per text; equal texts are computed once."""
+        """One vector per text. Equal texts are computed only once."""
         settings = {"model": self._found.fingerprint, "pooling": self._pooling, "max_length": self._max_length}
         cache = FeatureCache(self._setup.cache, "sentence-embeddings", settings, self._setup.progress)
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))

@@ -1,4 +1,4 @@
-"""Split a text into sentences by punctuation and a list of English abbreviations."""
+"""Splits a text into sentences, by punctuation and a list of English abbreviations."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def sentences_of(text: str) -> list[str]:
     """Split after . ! ? … if white space and no lower-case Latin letter follow, after 。！？, and at line breaks.
 
     A full stop does not end a sentence after an abbreviation ("Mr.", "Inc."), an initial ("John F. Kennedy") or letters
-    with stops between them ("U.S."), or in a numbering ("No. 5", "Jan. 3"). A sentence that does end so is joined to
-    the next one, which is less harmful to a claim than a fragment.
+    with stops between them ("U.S."), or in a numbering ("No. 5", "Jan. 3"). If a sentence really ends there, it is
+    joined to the next sentence. As a claim, this is less harmful than a fragment.
 
     >>> sentences_of("Mr. Smith rained. She left at 3.5 p.m. or so! 정말 좋았다. 또 보고 싶다.")
     ['Mr. Smith rained.', 'She left at 3.5 p.m. or so!', '정말 좋았다.', '또 보고 싶다.']
     """
     sentences, start = [], 0
     for mark in _MARK.finditer(text):
-        spaces = mark.group().isspace() and "\n" not in mark.group()  # a closing quote or a line break ends a sentence
+        spaces = mark.group().isspace() and "\n" not in mark.group()  # after a closing quote or line break always split
         if spaces and _is_abbreviated(text[start : mark.start()], text[mark.end() : mark.end() + 1]):
             continue
         sentences.append(text[start : mark.start() + len(mark.group(1) or "")].strip())

@@ -16,20 +16,20 @@ Program = tuple[float, bool]
 """A program's score (higher is better) and whether it is true on the table."""
 
 Parser = Callable[[Table, str], bool | Sequence[Program] | None]
-"""Function of table and text that returns whether the text is true (None: no program found), or all its programs."""
+"""Function of a table and a text. It returns whether the text is true (None: no program), or all its programs."""
 
 PROGRAMS = 36
-"""Maximum number of programs per text; the first ones are used."""
+"""Maximum number of programs per text. Later programs are ignored."""
 MANY = 8
-"""If there are more programs than these, any of the best ``BEST`` decides."""
+"""If there are more programs than this, the text is true if one of the best ``BEST`` programs is true."""
 BEST = 3
 
 
 def verdict(programs: Sequence[Program]) -> bool | None:
-    """Whether a text is true according to its programs, given in the order of discovery; None if there are none.
+    """Whether a text is true according to its programs, given in the order of discovery. None if there are none.
 
-    Only the first ``PROGRAMS`` are used. If they are more than ``MANY``, the text is true if any of the ``BEST``
-    programs with the highest scores is true; else if the program with the highest score is.
+    Only the first ``PROGRAMS`` programs are used. If there are more than ``MANY`` of them, the text is true if one of
+    the ``BEST`` programs with the highest scores is true. Otherwise the program with the highest score decides.
 
     Source: LogicNLG (Chen et al., 2020), ``parse_programs.py --compute_score``.
 
@@ -98,7 +98,7 @@ class Sp(Metric):
         return "runs an external parser; to compute it, name one as sp.parser"
 
     def add(self, sample: Sample) -> None:
-        """Run the parser on the text; ValueError if the parser fails or returns something unexpected."""
+        """Run the parser on the text. ValueError if the parser fails or returns something unexpected."""
         table, text = sample.need("table", "sp"), sample.need("text", "sp")
         given = not is_empty(table)
         self._empty.append(given and is_blank(text))
@@ -125,7 +125,7 @@ class Sp(Metric):
         )
 
     def result(self) -> dict[str, Score]:
-        """``sp``, and ``sp-parsed``: the share of texts for which a program was found."""
+        """``sp``, and ``sp-parsed``, which is the share of texts for which a program was found."""
         parser = f"parser {self.config.parser}"
         return {
             "sp": self._score(

@@ -10,11 +10,11 @@ from typing import Literal
 from nextword.evaluation.metrics import Table
 
 Cells = Literal["text", "pandas"]
-"""How the cells of a table are read: "text", unchanged, or "pandas", as ``pandas.read_csv`` reads them."""
+"""How the cells of a table are read: "text" (unchanged) or "pandas" (as ``pandas.read_csv`` reads them)."""
 
 
 def read_by_pandas(table: Table) -> Table:
-    """The table after ``pandas.read_csv(...).astype(str)``: numbers reformatted, missing cells as "nan".
+    """The table after ``pandas.read_csv(...).astype(str)``. Numbers are reformatted, and missing cells become "nan".
 
     A column of whole numbers with a missing cell becomes floating point: 589 is read as "589.0".
 
@@ -38,7 +38,7 @@ READERS: dict[Cells, Callable[[Table], Table]] = {"text": lambda table: table, "
 
 
 def note_on_cells(cells: Cells) -> str:
-    """A note on how cells are read, for the report; empty if they are unchanged."""
+    """A note for the report on how cells are read. Empty if the cells are unchanged."""
     return "" if cells == "text" else f", cells as {cells} reads them"
 
 
@@ -57,8 +57,8 @@ def tapex_form(table: Table) -> str:
 def sentence_form(table: Table) -> str:
     """One sentence for the title and one per row, as LogicNLG describes tables to GPT-2.
 
-    Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells are unchanged, while LogicNLG capitalises
-        each word of a cell.
+    Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells are unchanged, but LogicNLG capitalises each
+        word of a cell.
 
     >>> sentence_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'Given the table title of "games" . In row 1 , the year is 1896 , the city is athens .'
@@ -73,7 +73,7 @@ def sentence_form(table: Table) -> str:
 def row_form(table: Table) -> str:
     """Title and rows in the short format of LogicNLG's entailment model (NLI-Acc).
 
-    Source: LogicNLG (Chen et al., 2020), ``NLI.py``, which reads the first 40 rows and the linked columns only.
+    Source: LogicNLG (Chen et al., 2020), ``NLI.py``. That script reads only the first 40 rows and the linked columns.
 
     >>> row_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'title is : games . row 1 is : year is 1896 , city is athens ,'

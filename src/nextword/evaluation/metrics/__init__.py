@@ -1,7 +1,7 @@
-"""Metrics: pure functions over texts and arrays, and for each metric a class that reads samples; none loads a model.
+"""Metrics: pure functions over texts and arrays, and for each metric a class that reads samples. None loads a model.
 
-Importing this package registers them. ``registry`` also finds the model-based metrics of
-``nextword.evaluation.judges``, which it imports when a name is unknown or all metrics are listed.
+Importing this package registers the metrics. ``registry`` also finds the model-based metrics of
+``nextword.evaluation.judges``. It imports them when a name is unknown or all metrics are listed.
 """
 
 import importlib

@@ -24,11 +24,11 @@ from nextword.evaluation.metrics.tokens import as_ids
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
-    """Whether **both** correct tokens are among the top ``k`` predictions; for k = 1, whether the top one is correct.
+    """Whether **both** correct tokens are among the top ``k`` predictions. For k = 1, whether the top one is correct.
 
-    Two tokens cannot both be first, so Acc@1 only tests whether the most probable token is one of the two.
+    Two tokens cannot both be first. So Acc@1 only tests whether the most probable token is one of the two.
 
-    ``ranked`` (N, K) has token ids, most probable first, and -1 for "no prediction"; ``wanted`` (N, 2) the correct ids.
+    ``ranked`` (N, K) has ids, most probable first, and -1 for "no prediction". ``wanted`` (N, 2) has the correct ids.
 
     Source: HistAlign (Wan et al., 2023), section 5.3, for k >= 2.
 
@@ -114,15 +114,15 @@ class Acc(Metric):
         return found
 
 
-# -- Accuracy and hits@k of the next token, given all right tokens before it.
+# -- Accuracy and hits@k of the next token, given all correct tokens before it.
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
-    """Whether fewer than ``k`` tokens are more probable than each target, so ties count as correct.
-
-    Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
+    """Whether fewer than ``k`` tokens are more probable than each target. So equal probabilities count as correct.
 
     For k = 1, this is accuracy.
+
+    Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
     >>> among_first([0, 3, 0, 12], 1).tolist(), among_first([0, 3, 0, 12], 10).tolist()
     ([True, False, True, False], [True, True, True, False])
@@ -142,7 +142,7 @@ class AccuracyConfig(MetricConfig):
 
 @registry.register("accuracy")
 class Accuracy(Metric):
-    """Accuracy: share of held-out tokens predicted first; hits@k: among the top k. Example: ``accuracy``."""
+    """Accuracy and hits@k: share of held-out tokens predicted first, or among the top k. Example: ``accuracy``."""
 
     Config = AccuracyConfig
     needs = ("target_token_ids", "predictions")
@@ -190,8 +190,8 @@ class Accuracy(Metric):
 
 # -- Numerical rank and spectrum of a matrix of log-probabilities.
 #
-# For a softmax over D-dimensional states, log P = H E^T - (a constant per row) has rank at most D + 1 (Yang et al.,
-# 2018, say D; the row constants add one). A distribution that breaks this bound can express more contexts.
+# For a softmax over D-dimensional states, log P = H E^T - (a constant per row) has rank at most D + 1. (Yang et al.,
+# 2018, give D; the row constants add 1.) A distribution with a higher rank can express more contexts.
 
 GRAM_ABOVE = 50_000_000
 """Number of entries above which the Gram matrix is used, because an SVD of a 4,750 x 50,257 matrix takes minutes."""
@@ -201,7 +201,7 @@ def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
     """Singular values of an (N, M) matrix, largest first, in float64.
 
     Above ``GRAM_ABOVE`` entries they are computed from the Gram matrix, with an error of about 1e-8 of the largest
-    value. The smallest tolerance used here is larger: 1e-7 of it, times the matrix's side.
+    value. The smallest tolerance used here is larger: 1e-7 of the largest value, times the side of the matrix.
 
     Raises:
         ValueError: If an entry is not finite, e.g. the logarithm of a probability of 0.

@@ -34,16 +34,16 @@ def bleu(
 ) -> tuple[float, Float[np.ndarray, "N K"]]:
     """Corpus BLEU-n, and the counts of each text: tokens, reference tokens, matches and m-grams per length.
 
-    With c the number of tokens of all texts, r that of the references closest in length, and p_m the share of m-grams
-    that occur in a reference, each counted at most as often as in the reference with its largest count,
+    Let c be the number of tokens of all texts, and r that of the references closest in length. Let p_m be the share of
+    m-grams that occur in a reference. An m-gram counts at most as often as in the reference with its largest count.
 
         BLEU-n = min(1, exp(1 - r / c)) · (p_1 · ... · p_n)^(1/n)
 
-    If no m-gram matches, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value is between 0 and
-    1.
-    Source: Papineni et al. (2002); equal to sacrebleu (Post, 2018).
+    If no m-gram matches, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value is in [0, 1].
 
-    ``scorer`` is a ``sacrebleu.metrics.BLEU`` that tokenizes and counts; None: sacrebleu's defaults.
+    Source: Papineni et al. (2002). The result equals sacrebleu's (Post, 2018).
+
+    ``scorer`` is a ``sacrebleu.metrics.BLEU``, which tokenizes and counts. None: sacrebleu's defaults.
 
     >>> value, counts = bleu(["the cat sat on the mat"], [["the cat sat on a mat"]], n=2)
     >>> round(value, 4), counts.tolist()
@@ -61,12 +61,12 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
     """A ``sacrebleu.metrics.BLEU`` up to n-grams that counts single sentences."""
     from sacrebleu.metrics.bleu import BLEU
 
-    # "effective order" changes no counts; without it sacrebleu warns at every sentence.
+    # with effective_order=True sacrebleu does not warn at every sentence; the counts are the same
     return BLEU(lowercase=lowercase, tokenize=tokenize, max_ngram_order=n, effective_order=True)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Tokens, tokens of the reference closest in length, matching m-grams for each m, all m-grams for each m."""
+    """Tokens, tokens of the reference closest in length, then matching m-grams and all m-grams for each m."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
@@ -83,7 +83,7 @@ def bleu_of_sums(sums: Float[np.ndarray, "... K"], n: int) -> Float[np.ndarray, 
     with np.errstate(divide="ignore", invalid="ignore"):
         missed = (right == 0) & (total > 0)
         precisions = np.where(missed, 0.5 ** missed.cumsum(axis=-1), right) / total
-        # Texts too short for any m-gram: the precision is 0, and so is the product.
+        # if texts are too short for any m-gram, the precision is 0, and so is the product
         logs = np.where(total > 0, np.log(precisions), -np.inf)
         brevity = np.where(length < wanted, np.exp(1 - wanted / length), 1.0)
         value: Float[np.ndarray, "..."] = np.where(right.any(axis=-1), brevity * np.exp(logs.mean(axis=-1)), 0.0)
@@ -94,7 +94,7 @@ class BleuConfig(OrdersConfig):
     """Settings of BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
-    """Lengths n of the longest n-grams."""
+    """Lengths n of the longest n-grams. Each gives one BLEU-n."""
     tokenize: Tokenize = "13a"
     """Tokenisation of sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (split at spaces)."""
     lowercase: bool = False
@@ -142,18 +142,18 @@ class Bleu(Metric):
         return found
 
     def _signature(self) -> str:
-        # Sacrebleu's own, without the number of references, which differs between a system and the human row.
+        # sacrebleu's signature without the number of references, which differs between a system and the human row
         from sacrebleu.metrics.bleu import BLEU
 
         plain = BLEU(lowercase=self.config.lowercase, tokenize=self.config.tokenize)
-        plain.corpus_score(["-"], [["-"]])  # it signs only what it has scored
+        plain.corpus_score(["-"], [["-"]])  # sacrebleu has a signature only after it has scored a text
         return str(plain.get_signature()).partition("|")[2]
 
 
 # -- BLEU as the evaluation script of LogicNLG computes it.
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
-"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. As in the script, the last add up to 0.99."""
+"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last three sum to 0.99, as in the script."""
 
 Level = Literal["sentence", "corpus"]
 
@@ -163,19 +163,18 @@ def bleu_logicnlg(
 ) -> tuple[float, float, float]:
     """BLEU-1, -2 and -3 of LogicNLG, between 0 and 1.
 
-    For every text, with c its number of tokens, r that of the reference closest in length (the shorter on ties), and
-    p_m the share of its m-grams that occur in a reference, each counted at most as often as in the reference with its
-    largest count,
+    For every text, let c be its number of tokens, and r that of the reference closest in length (the shorter if two are
+    equally close). Let p_m be the share of its m-grams that occur in a reference. An m-gram counts at most as often as
+    in the reference with its largest count.
 
         BLEU-n = min(1, exp(1 - r / c)) · p_1^w_1 · p_2^w_2 · p_3^w_3
 
-    and the mean over texts ("sentence"); or one BLEU-n from counts summed over texts ("corpus"). Without smoothing, a
-    p_m of 0 with a positive weight makes BLEU 0. Texts are lower-cased and split at spaces. The references are all
-    statements of the table.
+    The result is the mean over texts ("sentence"), or one BLEU-n from counts summed over texts ("corpus"). Without
+    smoothing, a p_m of 0 with a positive weight makes BLEU 0. Texts are lower-cased and split at spaces. The references
+    are all statements of the table.
 
-    Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which calls nltk's ``sentence_bleu``; scripts of later
-        papers on the same data also call ``corpus_bleu``, whose
-    values differ. Equal to nltk in both forms.
+    Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which calls nltk's ``sentence_bleu``. Scripts of later
+        papers on the same data also call ``corpus_bleu``, which gives other values. Both forms equal nltk's.
     Differs: nltk replaces a p_m of 0 by the smallest positive number (a difference below 1e-100).
 
     >>> [round(value, 4) for value in bleu_logicnlg(["a b c d"], [["a b c e", "x"]])]
@@ -192,9 +191,9 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """Tokens, tokens of the closest reference, matching m-grams and m-grams (at least 1) for m = 1, 2, 3."""
+    """Tokens, tokens of the closest reference, then matching m-grams and m-grams (at least 1) for m = 1, 2, 3."""
     tokens = text.lower().split()
-    # At single spaces: two in a row leave an empty token, which the script counts in the length.
+    # split at single spaces: two spaces in a row leave an empty token, which the script counts in the length
     others = [reference.lower().split(" ") for reference in references]
     closest = min((len(other) for other in others), key=lambda length: (abs(length - len(tokens)), length))
     right, total = [], []

@@ -1,4 +1,4 @@
-"""CIDEr-D: n-grams in common with the references; an n-gram that occurs in few references counts more."""
+"""CIDEr-D: n-grams in common with the references. An n-gram that occurs in few references has more weight."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def cider_d(
 
     where b counts 2-grams, and CIDEr-D(x) = 10 · mean over m = 1..n and over the references of sim_m(x, y).
 
-    Source: Vedantam, Zitnick and Parikh (2015); equal to the COCO caption evaluation, where the length is the number of
-    2-grams (tokens minus one). Linear in the number of tokens.
+    Source: Vedantam, Zitnick and Parikh (2015). The result equals the COCO caption evaluation, where the length is the
+    number of 2-grams (tokens minus one). The time is linear in the number of tokens.
 
-    Each text needs at least one reference, of the same type as the text. ``cut`` sets the tokenization of texts:
+    Each text needs at least one reference of the same type. ``cut`` sets the tokenization of texts:
     "words" (lower case, without punctuation) or "spaces" (split at spaces).
 
     Raises:
@@ -81,12 +81,12 @@ def _similarities(grams: NGrams, number: int, sample_of: Int[np.ndarray, "R"]) -
     """Clipped cosine over n-grams between every reference and its text."""
     owner, gram, count = grams.counts()
     size = max(grams.distinct, 1)
-    place = sample_of[owner] * size + gram  # the same for a text and its references
+    place = sample_of[owner] * size + gram  # the same number for an n-gram in a text and in its references
     written = owner < number
     having = np.bincount(np.unique(place[~written]) % size, minlength=size)
     weight = count * (np.log(number) - np.log(np.maximum(having, 1)))[gram]
     norm = np.sqrt(np.bincount(owner, weight**2, minlength=grams.number_of_texts))
-    # Ascending, since texts come before references and each text's n-grams in order.
+    # in ascending order, because texts come before references, and each text's n-grams are sorted
     known, theirs = np.append(place[written], -1), np.append(weight[written], 0.0)
     at = np.searchsorted(known[:-1], place[~written])
     common = np.where(known[at] == place[~written], np.minimum(theirs[at], weight[~written]), 0.0) * weight[~written]
@@ -134,7 +134,7 @@ class Cider(Metric):
                 "cider: must have at least two samples, because n-grams are weighted by the number of samples with them"
             )
         values = cider_d(self._texts, self._references, self.config.n, self.config.sigma)
-        # A sample without any word in its references is nothing to agree with.
+        # a sample whose references have no words has no value
         values[[not any(map(len, found)) for found in self._references]] = np.nan
         measure = self.measure(
             "CIDEr-D",

@@ -1,11 +1,11 @@
-"""Copy recall and copy precision: which source words a model copies, compared with the reference.
+"""Copy recall and copy precision: the source words that a model copies, compared with the reference.
 
-With S, R and O the sets of words of a source, its reference and a model's output, over all examples i:
+Let S, R and O be the sets of words of a source, its reference and a model's output. Over all examples i:
 
     copy recall    = sum_i |S_i & R_i & O_i| / sum_i |S_i & R_i|
     copy precision = sum_i |S_i & R_i & O_i| / sum_i |S_i & O_i|
 
-Both count distinct words, so repeating a word has no effect. Sums over examples are divided once, at the end.
+Both count distinct words, so repeating a word has no effect. The sums over examples are divided only at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nextword.runtime.corpora.words import words
 
 
 def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
-    """The ``count`` most frequent words of the texts; ties are broken alphabetically.
+    """The ``count`` most frequent words of the texts. Equally frequent words are sorted alphabetically.
 
     >>> sorted(frequent_words(["b a b", "c a b"], 2))
     ['a', 'b']
@@ -35,7 +35,7 @@ def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
 
 @dataclass
 class CopyingSum:
-    """Sums of copied words over examples; words in ``leave_out`` are ignored.
+    """Sums of copied words over examples. Words in ``leave_out`` are ignored.
 
     >>> total = CopyingSum()
     >>> total.add(source="Ann met Bob in Rome", reference="Bob met Ann", output="Bob went to Rome")
@@ -67,15 +67,15 @@ class CopyingSum:
         return sum(self._copied)
 
     def recall(self) -> float | None:
-        """Share of the source words in the reference that the output contains; None if there are none."""
+        """Share of the source words in the reference that the output contains. None if there are no such words."""
         return sum(self._right) / self.wanted if self.wanted else None
 
     def precision(self) -> float | None:
-        """Share of the copied source words that the reference contains; None if none is copied."""
+        """Share of the copied source words that the reference contains. None if no word was copied."""
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:
-        """Each example's contribution to the recall; it may be zero, but the example is still resampled."""
+        """Each example's contribution to the recall. An example without a contribution is still resampled."""
         return Statistic.ratio(self._right, self._wanted)
 
     def precision_statistic(self) -> Statistic:
@@ -95,7 +95,7 @@ class CopyingConfig(MetricConfig):
     """Settings of copy recall and precision."""
 
     leave_out: tuple[str, ...] = ()
-    """Words to ignore, in lower case, for example the most frequent ones."""
+    """Words to ignore, in lower case, for example the most frequent words."""
 
     @field_validator("leave_out")
     @classmethod
@@ -126,7 +126,7 @@ class Copying(Metric):
         self._total.add(source, references[0], text)
 
     def result(self) -> dict[str, Score]:
-        """``copy_recall`` and ``copy_precision``, each only if its denominator is not 0."""
+        """``copy_recall`` and ``copy_precision``, each only if its denominator is above 0."""
         total, found = self._total, {}
         left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
         meaning = "Copy {}: of the source words that the {} contains, the share that the {} contains too."

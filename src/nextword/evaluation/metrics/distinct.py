@@ -28,9 +28,9 @@ from nextword.results.records import Measure
 
 
 def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """Distinct n-grams divided by n-grams **within each text**, (N,); NaN for a text without n-grams.
+    """Distinct n-grams divided by n-grams **within each text**, (N,). NaN for a text without n-grams.
 
-    Source: the intra-text form of F2-Softmax (Choi et al., 2020, section 4.1). Li et al. (2016) count over the whole
+    Source: the form of F2-Softmax (Choi et al., 2020, section 4.1) within a text. Li et al. (2016) count over the whole
         corpus and divide by tokens, which gives other values.
 
     Raises:
@@ -56,7 +56,7 @@ def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarra
 
 
 def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
-    """``distinct`` divided by ``total``; NaN if the total is 0."""
+    """``distinct`` divided by ``total``. NaN if the total is 0."""
     with np.errstate(invalid="ignore"):
         shares: Float[np.ndarray, "... K"] = found / total
     return shares
@@ -97,11 +97,11 @@ class Distinct(OfAllTexts):
         return found
 
 
-# -- uniq-seq and uniq: how many different tokens a system uses at all, in what it writes and in what it predicts.
+# -- uniq-seq and uniq: the number of distinct tokens in a system's texts and in its predictions.
 
 
 class DistinctTokens:
-    """Counts distinct tokens and all tokens; each distinct token is stored once.
+    """Counts distinct tokens and all tokens. Each distinct token is stored only once.
 
     Source: uniq and uniq-seq of Neural text generation with unlikelihood training (Welleck et al., 2020);
     Uniq of F2-Softmax (Choi et al., 2020).

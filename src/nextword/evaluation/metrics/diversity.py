@@ -134,23 +134,22 @@ class Diversity(OfAllTexts):
         )
 
 
-# -- Self-BLEU: how much each text resembles the others, in time linear in their number.
+# -- Self-BLEU: the similarity of each text to all other texts, in time linear in their number.
 
 EPSILON = 0.1
-"""Replaces a count of 0 matches (method 1 of Chen and Cherry, 2014)."""
+"""Number that replaces a count of 0 matches (method 1 of Chen and Cherry, 2014)."""
 
 
 def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "words") -> Float[np.ndarray, "K N"]:
-    """BLEU of each text with **all other texts** as references, (K, N): one row per length in ``n``.
+    """BLEU of each text with **all other texts** as references, (K, N), with one row per length in ``n``.
 
-    With c(g) the count of an m-gram g in the text and C(g) its largest count in any other text,
+    Let c(g) be the count of an m-gram g in the text, and C(g) its largest count in any other text. Then
     p_m = sum_g min(c(g), C(g)) / sum_g c(g), where a numerator of 0 becomes 0.1 and a denominator of 0 becomes 1, and
-    BLEU-n = b (p_1 ... p_n)^(1/n). With L the text's length and r the nearest length of another text (the shorter on
-    ties), b = exp(1 - r / L) if L <= r, else 1. An empty text and a text that shares no token with another have BLEU 0.
+    BLEU-n = b (p_1 ... p_n)^(1/n). Let L be the text's length and r the nearest length of another text (the shorter if
+    two are equally near). Then b = exp(1 - r / L) if L <= r, and b = 1 otherwise. A text that is empty, or shares no
+    token with another, has BLEU 0. The time is linear: each m-gram's two largest counts give C(g) for every text.
 
-    Linear in the texts: for each m-gram, its largest and second-largest counts give C(g) for every text.
-
-    Source: Texygen (Zhu et al., 2018); equal to ``sentence_bleu`` of nltk with uniform weights and its ``method1``.
+    Source: Texygen (Zhu et al., 2018). It equals ``sentence_bleu`` of nltk with uniform weights and its ``method1``.
 
     Raises:
         ValueError: If there are fewer than two texts, or a length is below 1.
@@ -169,7 +168,7 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
         )
     log_sum = np.zeros(len(found))
     shares_a_token = np.zeros(len(found), dtype=np.bool_)
-    log_precision = []  # of the geometric mean up to 1, 2, ...
+    log_precision = []  # logarithms of the geometric means of p_1, of p_1 and p_2, ...
     for m, grams in enumerate(found.ngrams_up_to(max(n)), 1):
         matches = _matches(grams)
         if m == 1:
@@ -184,7 +183,7 @@ class SelfBleuConfig(OrdersConfig):
     """Settings of Self-BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """Lengths n of the longest n-grams; each gives one Self-BLEU-n."""
+    """Lengths n of the longest n-grams. Each gives one Self-BLEU-n."""
 
 
 @registry.register("self-bleu")
@@ -223,23 +222,23 @@ def _matches(grams: NGrams) -> Int[np.ndarray, "N"]:
     largest = np.zeros(grams.distinct, dtype=np.int64)
     np.maximum.at(largest, gram, count)
     has_largest = count == largest[gram]
-    # Where one text alone has the largest count, its own others have no more than the second largest.
+    # if only one text has the largest count, the largest count in its other texts is the second largest
     second = np.zeros(grams.distinct, dtype=np.int64)
     np.maximum.at(second, gram, np.where(has_largest, 0, count))
     alone = np.bincount(gram[has_largest], minlength=grams.distinct) == 1
     of_others = np.where(has_largest & alone[gram], second[gram], largest[gram])
     matches = np.bincount(text, weights=np.minimum(count, of_others), minlength=grams.number_of_texts)
-    return matches.astype(np.int64)  # sums of whole numbers far below 2^53
+    return matches.astype(np.int64)  # exact, because the sums are whole numbers far below 2^53
 
 
 def _brevity_penalty(lengths: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
-    """exp(1 - r / L) for a text of L tokens with L <= r, where r is the nearest length of another text; else 1."""
+    """exp(1 - r / L) for a text of L tokens if L <= r, where r is the nearest length of another text. Otherwise 1."""
     own, which, times = np.unique(lengths, return_inverse=True, return_counts=True)
     below = np.append(-np.inf, own[:-1])
     above = np.append(own[1:], np.inf)
     nearest = np.where(own - below <= above - own, below, above)
     nearest = np.where(times > 1, own, nearest)
-    # An empty text matches nothing, so what stands here for it does not count.
+    # an empty text has no matches, so its penalty has no effect
     penalty: Float[np.ndarray, "L"] = np.where(own > nearest, 1.0, np.exp(1 - nearest / np.maximum(own, 1)))
     of_texts: Float[np.ndarray, "N"] = penalty[which]
     return of_texts

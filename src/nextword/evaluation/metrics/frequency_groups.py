@@ -26,10 +26,10 @@ def frequency_groups(
 ) -> Int[np.ndarray, "V"]:
     """Group of each token, (V,): 0 for the most frequent tokens, which make up the first 40 % of the corpus, and so on.
 
-    Tokens are sorted by count, ties by id. A token whose share begins before a boundary belongs to the more frequent
-    group, even if its share extends over the boundary. Tokens with count 0 are in the last group.
+    Tokens are sorted by count, and equal counts by id. A token whose share begins before a boundary belongs to the more
+    frequent group, even if its share extends over the boundary. Tokens with count 0 are in the last group.
 
-    Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. The paper does not
+    Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. F2-Softmax does not
         state the boundary between medium and rare; we use 70 %.
 
     >>> frequency_groups([1, 4, 3, 2, 0]).tolist()
@@ -44,7 +44,7 @@ def frequency_groups(
         raise ValueError("frequency groups: counts must be a list of numbers of 0 or more, at least one above 0")
     order = np.argsort(-counted, kind="stable")
     before = np.cumsum(counted[order]) - counted[order]
-    # In exact arithmetic, so that 0.7 means seven tenths and a token that begins right there is below the boundary.
+    # exact arithmetic, so that 0.7 means seven tenths, and a token that begins at 0.7 is not below this boundary
     ends = [math.ceil(Fraction(str(boundary)) * int(counted.sum())) for boundary in boundaries]
     found = np.empty(len(counted), dtype=np.int64)
     found[order] = np.where(counted[order] > 0, np.searchsorted(ends, before, side="right"), len(ends))
@@ -54,7 +54,7 @@ def frequency_groups(
 def tokens_per_group(texts: TokenTexts, group_of: Int[np.ndarray, "V"], number: int) -> Int[np.ndarray, "N G"]:
     """Number of tokens of each text in each group, (N, G).
 
-    ``groups`` is the result of ``frequency_groups``; a token id of V or more belongs to the last group.
+    ``group_of`` is the result of ``frequency_groups``. A token id of V or more belongs to the last group.
 
     >>> tokens_per_group(TokenTexts.of([[0, 1, 1], [9]]), np.array([0, 1]), 3).tolist()
     [[1, 2, 0], [0, 0, 1]]
@@ -74,8 +74,8 @@ class FrequencyGroupsConfig(MetricConfig):
     counts: str | None = None
     """Path of a file of ``nextword count``, or a .npy file with the count of each token id."""
     corpus: str | None = None
-    """Path of a text file whose tokens are counted; if neither ``counts`` nor ``corpus`` is given, the references are
-    counted."""
+    """Path of a text file whose tokens are counted. If neither ``counts`` nor ``corpus`` is given, tokens are counted
+    in the references."""
 
     @model_validator(mode="after")
     def _fit(self) -> FrequencyGroupsConfig:
@@ -129,7 +129,7 @@ class FrequencyGroups(Metric):
             )
         texts = TokenTexts.of(self._texts)
         places = TokenTexts(counts.places(texts.tokens), texts.lengths)
-        order = self.setup.unit.order(counts.ids)  # of equal counts, words are not taken as they were read
+        order = self.setup.unit.order(counts.ids)  # words with equal counts are sorted, not in the order of reading
         group_of = np.empty_like(order)
         group_of[order] = frequency_groups(counts.counts[order], self.config.boundaries)
         found = tokens_per_group(places, group_of, len(NAMES)).astype(np.float64)

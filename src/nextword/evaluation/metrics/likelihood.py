@@ -1,6 +1,6 @@
-"""Negative log-likelihood, perplexity and bits per byte, from sums over blocks that are divided once, at the end.
+"""Negative log-likelihood, perplexity and bits per byte, from sums over blocks that are divided only at the end.
 
-The exception is the mean perplexity of texts, reported by He, Chen and Kim (2020).
+The mean perplexity of texts is different: it is a mean of the texts' values (He, Chen and Kim, 2020).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from nextword.evaluation.metrics.sample import AllOrNone, Sample
 from nextword.evaluation.metrics.statistics import Interval, bootstrap_ratio
 
 ABOVE_ZERO = 1e-6
-"""Rounding error allowed in a log-probability; a larger value above 0 is an error."""
+"""Rounding error allowed in a log-probability. A larger value above 0 is an error."""
 
 
 def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     """Perplexity of each text: exp(nats of the text / tokens of the text), (N,).
 
-    NaN without tokens, inf if too large for a float. Their mean is the "average perplexities of all article-summary
-    pairs" of He, Chen and Kim (2020, section 4.3). For texts of equal length it is never below the corpus perplexity,
-    and it is dominated by the few texts with the highest perplexity.
+    NaN without tokens, inf if too large for a float. The mean over texts is the "average perplexities of all
+    article-summary pairs" of He, Chen and Kim (2020, section 4.3). For texts of equal length it is never below the
+    corpus perplexity, and the few texts with the highest perplexity dominate it.
 
     >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
     [2.0, 3.0]
@@ -40,8 +40,8 @@ def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -
 class LikelihoodSum:
     """Sums over blocks of scored text.
 
-    nll = (sum of nats) / (number of tokens); perplexity = exp(nll), per token of this tokenizer;
-    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes), which is comparable between tokenizers.
+    nll = (sum of nats) / (number of tokens). perplexity = exp(nll), per token of this tokenizer.
+    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes). It can be compared between tokenizers.
 
     >>> total = LikelihoodSum()
     >>> total.add(nats=4 * math.log(2), tokens=4, text_bytes=8)
@@ -86,7 +86,7 @@ class LikelihoodSum:
         return math.fsum(self._nats) / self.tokens
 
     def perplexity(self) -> float:
-        """Exponential of ``nll``; inf if too large for a float."""
+        """Exponential of ``nll``. It is inf if it is too large for a float."""
         nll = self.nll()
         return math.exp(nll) if nll < math.log(np.finfo(np.float64).max) else math.inf
 
@@ -97,8 +97,8 @@ class LikelihoodSum:
         return math.fsum(self._nats) / (math.log(2) * self.bytes)
 
     def mean_perplexity(self) -> float:
-        """Mean of the blocks' perplexities; inf if one is too large for a float."""
-        self.nll()  # refuses a sum without tokens
+        """Mean of the blocks' perplexities. It is inf if one of them is too large for a float."""
+        self.nll()  # raises an error for a sum without tokens
         return float(np.nanmean(self._perplexities()))
 
     def mean_perplexity_interval(self) -> Interval:
@@ -127,7 +127,7 @@ class LikelihoodMetricConfig(MetricConfig):
     """Settings of likelihood."""
 
     mean: bool = False
-    """Whether to report the mean of the samples' perplexities too."""
+    """Whether to report also the mean of the samples' perplexities."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class LikelihoodMetric(Metric):
         nats = np.array(self._nats, dtype=np.float64)
         if self.config.mean:
             each = perplexities(nats, np.array(self._tokens, dtype=np.float64))
-            if np.isfinite(each[~np.isnan(each)]).all():  # else one is too large for a float, which nll is not
+            if np.isfinite(each[~np.isnan(each)]).all():  # otherwise one is too large for a float, although nll is not
                 found["mean_perplexity"] = Score.mean(mean_perplexity, each)
         if self._bytes:
             found["bits_per_byte"] = Score.ratio(bits_per_byte, nats / math.log(2), self._bytes)

@@ -1,4 +1,4 @@
-"""The interface of a metric: it reads samples one by one, then returns scores."""
+"""The base class of metrics. A metric reads samples one by one, and then returns scores."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class MetricConfig(SpecSettings):
 
 
 class UndefinedError(ValueError):
-    """The value is not defined for these samples, for example the Self-BLEU of a single text."""
+    """The value is not defined for these samples. For example, a single text has no Self-BLEU."""
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """A progress function that does nothing; it can be pickled."""
+    """A progress function that does nothing. It can be pickled."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Setup:
     unit: Unit = field(default_factory=Words)
     """Unit by which texts are split into tokens."""
     cache: Path | None = None
-    """Folder for stored model outputs; None: do not store them."""
+    """Folder for stored model outputs. None: they are not stored."""
     device: str = "cpu"
     """Device of the models that a metric runs."""
     batch_size: int = 32
-    """Texts per forward pass of such a model."""
+    """Texts per forward pass of a metric's model."""
     progress: Callable[[str, int, int], None] = silent
-    """Progress function of long computations: called with a name, the number of finished items and their total."""
+    """Progress function of long computations. It gets a name, the number of finished items and the number of items."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class Score:
     value: float
     """The value, in ``measure.unit``."""
     n: int
-    """Number of cases (texts, tokens, bytes) behind the value."""
+    """Number of cases (texts, tokens, bytes) from which the value was computed."""
     statistic: Statistic | None = None
-    """Contribution of each sample, in order, for intervals and tests; None if the value is not a function of sums over
+    """Contribution of each sample, in order, for intervals and tests. None if the value is not a function of sums over
     samples."""
     note: str | None = None
     """Note for the reader, for example how many texts are empty and count as wrong."""
@@ -96,16 +96,16 @@ class Score:
 
     @classmethod
     def ratio(cls, measure: Measure, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Score:
-        """Make the score ``transform(sum of sums / sum of counts)``; ``n`` is the sum of the counts.
+        """Make the score ``transform(sum of sums / sum of counts)``. ``n`` is the sum of the counts.
 
         Raises:
-            UndefinedError: If the counts add up to 0.
+            UndefinedError: If the counts sum to 0.
         """
         return cls.of(measure, Statistic.ratio(sums, counts, transform), int(np.sum(counts)))
 
     @classmethod
     def mean(cls, measure: Measure, values: Float[np.ndarray, "N"], note: str | None = None) -> Score:
-        """Make the score that is the mean over samples; a NaN marks a sample without a value, which is left out.
+        """Make the score that is the mean over samples. NaN marks a sample without a value, which is left out.
 
         Raises:
             UndefinedError: If no sample has a value.
@@ -114,22 +114,22 @@ class Score:
 
 
 class Metric(ABC):
-    """Base class of metrics: reads the samples of one system once, in order, and keeps only what it needs."""
+    """Base class of metrics. A metric reads the samples of one system once, in order, and keeps only what it needs."""
 
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
-    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text`` (likewise "reference_tokens" and
-    "prompt_tokens"), "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
+    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``, and "reference_tokens" and
+    "prompt_tokens" are similar. "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Modules of optional dependencies that must be importable."""
+    """Modules of optional dependencies. The metric needs all of them."""
     scores_people: ClassVar[bool] = True
     """Whether the metric can be computed for human references. False for metrics of a model's predictions."""
     votes: ClassVar[tuple[str, ...]] = ()
-    """Keys of ``result`` that are compared when systems are ranked; empty: the first key."""
+    """Keys of ``result`` that are compared when systems are ranked. Empty: the first key."""
     group: ClassVar[str]
-    """Heading over its values in tables, such as ``DIVERSITY``; this and the next two are defaults of ``measure``."""
+    """Heading over the metric's values in tables, such as ``DIVERSITY``. ``measure`` uses it and the next two."""
     goal: ClassVar[Goal | None] = None
-    """Default direction that is better."""
+    """Whether higher or lower values are better, by default."""
     decimals: ClassVar[int | None] = None
     """Default number of decimal places."""
 
@@ -139,7 +139,7 @@ class Metric(ABC):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave this metric out of "all", for instance that it runs a large model; None: include it."""
+        """Reason to leave this metric out of "all", for instance that it runs a large model. None: include it."""
         return None
 
     def measure(
@@ -160,7 +160,7 @@ class Metric(ABC):
         """Read one sample.
 
         Raises:
-            MissingFieldError: If the sample lacks a field; the message names file, line and field.
+            MissingFieldError: If the sample lacks a field. The message names the file, the line and the field.
         """
 
     @abstractmethod
@@ -173,7 +173,7 @@ class Metric(ABC):
 
 
 class OfAllTexts(Metric):
-    """Base class of metrics over all generated texts together; it keeps their tokens."""
+    """Base class of metrics over all generated texts together. It keeps the tokens of all texts."""
 
     needs = ("tokens",)
 
@@ -182,7 +182,7 @@ class OfAllTexts(Metric):
         self._tokens: list[Int[np.ndarray, "T"]] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads the written text."""
+        """Reads the generated text."""
         self._tokens.append(sample.tokens)
 
     def texts(self) -> TokenTexts:
@@ -194,7 +194,7 @@ registry: Registry[type[Metric]] = Registry("metric", Metric, also="nextword.eva
 
 
 def metric_of(measure: str) -> str | None:
-    """Name of the metric that computes a value, such as ``rouge`` for ``rouge-l``; None if unknown."""
+    """Name of the metric that computes a value, such as ``rouge`` for ``rouge-l``. None if unknown."""
     owners = [known for known in registry.names() if measure in registry.get(known).votes]
     owners += [known for known in registry.names() if measure == known or measure.startswith(f"{known}-")]
     return owners[0] if owners else None
@@ -221,7 +221,7 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
     """Return the typed config of a spec such as ``self-bleu:2,3``, of a mapping of settings, or of a config.
 
     Raises:
-        ValueError: If the name is unknown (the message suggests the nearest one) or the settings are not valid.
+        ValueError: If the name is unknown (the message suggests the nearest name) or the settings are not valid.
     """
     return grammar.parse(spec)
 
@@ -234,9 +234,9 @@ class NumbersConfig(MetricConfig):
     """Settings of a metric whose spec is a list of whole numbers."""
 
     numbers: ClassVar[str]
-    """Name of the setting that the numbers set."""
+    """Name of the setting that has these numbers."""
     meaning: ClassVar[str]
-    """Name of the numbers in error messages."""
+    """Name of these numbers in error messages."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class OrdersConfig(NumbersConfig):
     """Lengths n of the n-grams."""
 
 
-# -- Headings over metrics that belong together, in reading order.
+# -- Headings over metrics that belong together, in the order of the report.
 
 LIKELIHOOD = "Likelihood"
 NEXT_WORD = "Next word"

@@ -32,10 +32,10 @@ def ms_jaccard(
 ) -> Float[np.ndarray, "K"]:
     """Geometric mean of the Jaccard indices of m-gram multisets, m = 1..n, for each length in ``n``, (K,).
 
-    With c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts),
+    Let c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts). Then
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
-    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references; their numbers may
-    differ. NaN if neither side has n-grams. Symmetric.
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. Their numbers may
+    differ. NaN if neither side has n-grams. The value is symmetric.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
@@ -54,7 +54,7 @@ def ms_jaccard(
     indices = []
     for grams in first.joined(second).ngrams_up_to(max(n)):
         of_first = grams.texts < len(first)
-        # Over one denominator, |S1| |S2|, everything stays a whole number.
+        # with the common denominator |S1| |S2|, all numbers are whole
         a = np.bincount(grams.ids[of_first], minlength=grams.distinct) * len(second)
         b = np.bincount(grams.ids[~of_first], minlength=grams.distinct) * len(first)
         union = int(np.maximum(a, b).sum())
@@ -66,7 +66,7 @@ class MsJaccardConfig(OrdersConfig):
     """Settings of MS-Jaccard."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """Lengths n of the longest n-grams; each gives one MS-Jaccard-n."""
+    """Lengths n of the longest n-grams. Each gives one MS-Jaccard-n."""
 
 
 @registry.register("ms-jaccard")

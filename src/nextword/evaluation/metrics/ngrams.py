@@ -1,4 +1,4 @@
-"""Number the n-grams of many texts, so that counting them is sorting: O(T log T) for T tokens."""
+"""Numbers for the n-grams of many texts, so that n-grams are counted by sorting: O(T log T) for T tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 LONGEST = 1000
-"""Maximum length n; each n takes one pass over all tokens."""
+"""Maximum length n. Each length takes one pass over all tokens."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class NGrams:
     """
 
     ids: Int[np.ndarray, "G"]
-    """Number of each n-gram, from 0 to ``distinct`` - 1; equal n-grams have the same number in all texts."""
+    """Number of each n-gram, from 0 to ``distinct`` - 1. Equal n-grams have the same number in all texts."""
     texts: Int[np.ndarray, "G"]
     """Index of the text of each n-gram, ascending."""
     distinct: int
     """Number of distinct n-grams."""
     number_of_texts: int
-    """Number of texts N, including texts shorter than n, which have no n-grams."""
+    """Number of texts N. It includes texts shorter than n, which have no n-grams."""
 
     def totals(self) -> Int[np.ndarray, "N"]:
         """Number of n-grams of each text."""
@@ -48,7 +48,7 @@ class TokenTexts:
     tokens: Int[np.ndarray, "M"]
     """Token ids of all texts, concatenated."""
     lengths: Int[np.ndarray, "N"]
-    """Length of each text; may be 0."""
+    """Length of each text. It may be 0."""
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int] | Int[np.ndarray, "T"]]) -> TokenTexts:
@@ -61,7 +61,7 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts followed by those of ``other``, so that the n-grams of both are numbered together."""
+        """These texts followed by those of ``other``. Equal n-grams of both then have the same number."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:
@@ -73,7 +73,7 @@ class TokenTexts:
         return deque(self.ngrams_up_to(n), maxlen=1).pop()
 
     def ngrams_up_to(self, longest: int) -> Iterator[NGrams]:
-        """Yield the n-grams for n = 1, 2, ..., ``longest``; each pass extends the previous n-grams by one token.
+        """Yield the n-grams for n = 1, 2, ..., ``longest``. Each pass extends the previous n-grams by one token.
 
         Raises:
             ValueError: If ``longest`` is below 1 or above ``LONGEST``.
@@ -88,7 +88,7 @@ class TokenTexts:
                 f"n-grams: n must be at most {LONGEST:,} ({longest:,} given); each n takes a pass over all tokens"
             )
         text = np.repeat(np.arange(len(self)), self.lengths)
-        # how many tokens there are from each to the end of its text
+        # number of tokens from each token to the end of its text
         left = np.repeat(np.cumsum(self.lengths), self.lengths) - np.arange(len(self.tokens))
         distinct, single = np.unique(self.tokens, return_inverse=True)
         size, ids, starts = max(len(distinct), 1), single, np.arange(len(single))
@@ -96,6 +96,6 @@ class TokenTexts:
             if n > 1:
                 whole = left[starts] >= n
                 starts = starts[whole]
-                # Numbers without gaps keep the product within 64 bits.
+                # numbers without gaps are small enough for a 64-bit product
                 distinct, ids = np.unique(ids[whole] * size + single[starts + n - 1], return_inverse=True)
             yield NGrams(ids.astype(np.int64), text[starts], len(distinct), len(self))

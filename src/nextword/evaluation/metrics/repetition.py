@@ -28,38 +28,38 @@ from nextword.evaluation.metrics.tokens import Text, Texts, Tokenize, Words, as_
 
 LONGEST_PHRASE = 90
 SHORTEST_LOOP = 3
-"""Phrases of at least this many tokens form a loop with two copies."""
+"""Minimum number of tokens of a phrase that forms a loop with two copies."""
 MOST_COPIES = 50
-"""Shorter phrases form a loop if they have more copies than this."""
+"""A shorter phrase forms a loop if it has more copies than this."""
 
 
 def copies_at_end(
     text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
 ) -> Int[np.ndarray, "P"]:
-    """Number of back-to-back copies of the last n tokens at the end, for n = 1, 2, ...; 1 if they do not repeat.
+    """Number of back-to-back copies of the last n tokens at the end, for n = 1, 2, .... It is 1 without repetition.
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
     """
-    # Read backwards, the tokens agree with themselves n further on over m tokens: that makes 1 + m // n copies.
+    # If the reversed text equals itself n tokens later over m tokens, there are 1 + m // n copies.
     agreement = np.array(_agreement(token_ids(text, tokenize).tolist()[::-1], longest_phrase), dtype=np.int64)
     return 1 + agreement // np.arange(1, longest_phrase + 1)
 
 
 def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words") -> bool:
-    """Whether the phrase with most copies at the end of a text (the shortest on ties) forms a loop.
+    """Whether the phrase with the most copies at the end of a text (the shortest such phrase) forms a loop.
 
     A loop has at least two copies of a phrase of 3 tokens or more, or more than 50 copies of a shorter phrase.
 
-    Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), also used by F2-Softmax
-        (Choi et al., 2020). Linear in the tokens.
+    Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), which F2-Softmax (Choi
+        et al., 2020) also uses. The time is linear in the tokens.
 
     >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
     (True, False)
     >>> ends_in_loop([9, 1, 2, 3, 1, 2, 3]), ends_in_loop([1, 2] * 4), ends_in_loop([7] * 50), ends_in_loop([7] * 51)
     (True, False, False, True)
     """
-    # A phrase longer than the text stands in it once at most.
+    # a phrase longer than the text occurs at most once
     tokens = token_ids(text, tokenize)
     copies = copies_at_end(tokens, min(longest_phrase, max(1, len(tokens))))
     best = int(np.argmax(copies))
@@ -86,7 +86,7 @@ class Rep(Metric):
         self._loops: list[float] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the generated text; an empty text does not end in a loop."""
+        """Read the generated text. An empty text does not end in a loop."""
         tokens = sample.tokens.tolist()
         self._loops.append(ends_in_loop(tokens, self.config.longest_phrase) if tokens else np.nan)
 
@@ -103,13 +103,13 @@ class Rep(Metric):
 
 
 def _agreement(tokens: list[int], longest_shift: int) -> list[int]:
-    """For every shift of 1 or more: number of leading tokens in which the sequence equals its shifted copy.
+    """For every shift of 1 or more, the number of leading tokens in which the sequence equals its shifted copy.
 
-    The Z algorithm (Gusfield, 1997, chapter 1): inside a stretch that equals the beginning, the results for the
-    beginning are reused, so the time is linear.
+    This is the Z algorithm (Gusfield, 1997, chapter 1). In a part that equals the beginning of the sequence, it reuses
+    the results for the beginning. So the time is linear.
     """
     found = [0] * (longest_shift + 1)
-    left, right = 0, 0  # the stretch [left, right) agrees with the beginning
+    left, right = 0, 0  # tokens [left, right) equal the beginning of the sequence
     for shift in range(1, min(longest_shift, len(tokens) - 1) + 1):
         agree = min(right - shift, found[shift - left]) if shift < right else 0
         while shift + agree < len(tokens) and tokens[agree] == tokens[shift + agree]:
@@ -120,19 +120,19 @@ def _agreement(tokens: list[int], longest_shift: int) -> list[int]:
     return found[1:]
 
 
-# -- seq-rep-n: how much a completion repeats itself.
+# -- seq-rep-n: the share of repeated n-grams in a completion.
 
 FEWEST_WORDS = 4
-"""Minimum number of words of a completion, for seq-rep over words."""
+"""Minimum number of words of a completion, if seq-rep counts words."""
 
 
 def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """1 - distinct n-grams / n-grams of each text, (N,); NaN for a text without n-grams.
+    """1 - distinct n-grams / n-grams of each text, (N,). NaN for a text without n-grams.
 
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
 
     Raises:
-        ValueError: No list of texts, or a length below 1.
+        ValueError: If ``texts`` is not a list of texts, or a length is below 1.
 
     >>> seq_rep([[1, 2, 1, 2, 1], [3]], 2)
     array([0.5, nan])
@@ -146,7 +146,7 @@ class SeqRepConfig(OrdersConfig):
     n: tuple[Order, ...] = Field(default=(1, 4), min_length=1)
     """The lengths n of the n-grams."""
     words: bool = False
-    """Whether to count words and punctuation marks instead of tokens; texts with fewer than four are then left out."""
+    """Whether to count words and punctuation marks instead of tokens. Texts with fewer than four are then left out."""
 
 
 @registry.register("seq-rep")
@@ -163,7 +163,7 @@ class SeqRep(OfAllTexts):
         self._unit = "words" if self.config.words else "tokens"
 
     def add(self, sample: Sample) -> None:
-        """Reads the written text."""
+        """Reads the generated text."""
         if self._words is None:
             super().add(sample)
             return
@@ -184,16 +184,16 @@ class SeqRep(OfAllTexts):
         return found
 
 
-# -- rep/l and wrep/l: how often the most probable next token is one of the last l, and how often wrongly so.
+# -- rep/l and wrep/l: how often the most probable next token is one of the last l tokens, and how often wrongly so.
 
 Ids = Sequence[int] | Int[np.ndarray, "T"]
 
 
 def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
-    """Distance from each predicted token back to its last occurrence among the targets, (T,); 0 if it never occurred.
+    """Distance from each predicted token back to its last occurrence among the targets, (T,). 0 if there is none.
 
-    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the distance is from 1 to l, so one pass
-    gives the answer for every l. Time: O(T log T).
+    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the distance is from 1 to l. So one pass
+    gives the result for every l. Time: O(T log T).
 
     >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
     [0, 1, 2, 0]
@@ -207,7 +207,7 @@ def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
     length = len(said)
     numbers = np.unique(np.concatenate([said, guessed]), return_inverse=True)[1].reshape(-1)
     place = np.arange(length)
-    # Sorted by token, then place: the last target before (token, t) is the one that stands just below it.
+    # sorted by token, then position: the last target before (token, t) is the entry directly before it
     order = np.sort(numbers[:length] * length + place)
     asked = numbers[length:] * length + place
     below = np.searchsorted(order, asked) - 1
@@ -223,12 +223,12 @@ class TokenRepetitionConfig(NumbersConfig):
     numbers = meaning = "windows"
 
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
-    """Window sizes l: the numbers of previous targets that are searched for the prediction."""
+    """Window sizes l. The prediction is searched for among the last l targets."""
 
 
 @registry.register("token-repetition")
 class TokenRepetition(Metric):
-    """rep/l: predictions that are among the last l tokens; wrep/l: wrong ones. Example: ``token-repetition:128``."""
+    """rep/l and wrep/l: (wrong) predictions that are among the last l tokens. Example: ``token-repetition:128``."""
 
     Config = TokenRepetitionConfig
     needs = ("target_token_ids", "predicted_token_ids")
@@ -241,7 +241,7 @@ class TokenRepetition(Metric):
         self._tokens: list[int] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the predictions of one block; the window does not extend to earlier blocks."""
+        """Read the predictions of one block. The window does not extend to earlier blocks."""
         targets = as_ids(sample.need("target_token_ids", "token-repetition"))
         predicted = as_ids(sample.need("predicted_token_ids", "token-repetition"))
         steps, wrong = steps_back(targets, predicted), targets != predicted

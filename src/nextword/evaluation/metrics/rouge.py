@@ -33,9 +33,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”’)])\s+|(?<=[。！
 class RougeTokenizer:
     """Tokenizes texts as rouge-score does, and caches stems.
 
-    Lower case, runs of a-z and 0-9, and Porter stems of words of more than three characters. With ``unicode``,
-    letters, digits and combining marks of every script are kept, and words outside a-z are not stemmed; for ASCII
-    texts it makes no difference.
+    The tokens are runs of a-z and 0-9 in lower case. Words of more than three characters get the Porter stemmer. With
+    ``unicode``, letters, digits and combining marks of every script are kept, and words outside a-z are not stemmed.
+    For ASCII texts ``unicode`` makes no difference.
 
     >>> RougeTokenizer().tokenize("Running cafés"), RougeTokenizer(unicode=True).tokenize("Running cafés")
     (['run', 'caf', 's'], ['run', 'cafés'])
@@ -52,12 +52,12 @@ class RougeTokenizer:
             words: list[str] = cut(text.lower())
             return [stem(word) if word.isascii() else word for word in words] if stemmer else words
 
-        # A text meets all its references in turn, and each measure asks again.
+        # cached, because a text is compared with all its references, and by several kinds of ROUGE
         self.tokenize = lru_cache(maxsize=64)(tokenize)
 
 
 def split_sentences(text: str) -> str:
-    r"""The text with one sentence per line, split after ``.``, ``!`` or ``?`` (and a closing mark) before a space.
+    r"""The text with one sentence per line. A sentence ends at ``.``, ``!`` or ``?`` (and a closing mark) and a space.
 
     Abbreviations are not recognised: "Dr. Who" becomes two lines.
 
@@ -72,15 +72,14 @@ def rouge(
 ) -> dict[Kind, Any]:
     """Precision, recall and F1 of each kind of ROUGE, as rouge-score's ``Score``, for the reference with the best F1.
 
-    With M tokens (or n-grams) in common, P = M / (number in the text), R = M / (number in the reference), F1 = 2PR /
-    (P + R), 0 if M = 0. M is, for ROUGE-1 and -2, the number of shared n-grams (minimum of both counts); for ROUGE-L,
-    the length of the longest common subsequence; for ROUGE-Lsum, the size of the union, over the lines of the
-    reference, of its longest common subsequences with each line of the text, each word counted at most as often as in
-    both.
+    With M tokens (or n-grams) in common, P = M / (number in the text), R = M / (number in the reference), and
+    F1 = 2PR / (P + R), or 0 if M = 0. For ROUGE-1 and -2, M is the number of shared n-grams (the minimum of both
+    counts). For ROUGE-L, M is the length of the longest common subsequence. For ROUGE-Lsum, each line of the reference
+    has longest common subsequences with the lines of the text. M is the size of their union over all lines of the
+    reference, where each word counts at most as often as in both texts.
 
-    Source: Lin (2004), as in Google's rouge-score. ROUGE-1 and -2 are computed by that package; ROUGE-L and -Lsum are
-        computed here with a
-    faster bit-parallel algorithm and equal it exactly.
+    Source: Lin (2004), as in Google's rouge-score. That package computes ROUGE-1 and -2. ROUGE-L and -Lsum are computed
+        here with a faster bit-parallel algorithm, and equal the package's values exactly.
 
     The default ``tokenizer`` is that of rouge-score with its stemmer.
 
@@ -124,7 +123,7 @@ def _longest_of_lines(text: str, references: Sequence[str], cut: RougeTokenizer)
 def _of_lines(commons: list[CommonSubsequence], had: Counter[str], lines: list[list[str]]) -> Any:
     wanted = Counter(token for line in lines for token in line)
     if len(commons) == len(lines) == 1:
-        hits = commons[0].length(lines[0])  # a common subsequence has no word more often than both
+        hits = commons[0].length(lines[0])  # for one line, no word can count more often than in both texts
     else:
         found = Counter(
             line[place] for line in lines for place in set().union(*(common.places(line) for common in commons))
@@ -151,9 +150,9 @@ class RougeConfig(MetricConfig):
     """Settings of ROUGE."""
 
     kinds: tuple[Kind, ...] = KINDS
-    """Kinds of ROUGE: "1", "2", "l" and "lsum"; in a spec, ``rouge:1,2,l``."""
+    """Kinds of ROUGE: "1", "2", "l" and "lsum". In a spec: ``rouge:1,2,l``."""
     value: Value = "f1"
-    """Value to report: "f1", "precision" or "recall"; the reference is always chosen by F1."""
+    """Value to report: "f1", "precision" or "recall". The reference is always chosen by F1."""
     stemmer: bool = True
     """Whether to apply the Porter stemmer to English words."""
     unicode: bool = False
@@ -190,7 +189,7 @@ class Rouge(Metric):
         self._letters = self._kept = 0
 
     def add(self, sample: Sample) -> None:
-        """Read the text and the references; a sample whose references have no word has no value."""
+        """Read the text and the references. A sample whose references have no words has no value."""
         cut = self._tokenizer = self._tokenizer or RougeTokenizer(self.config.stemmer, self.config.unicode)
         text, references = sample.need("text", "rouge"), sample.need("references", "rouge")
         for reference in references:
@@ -230,7 +229,7 @@ class Rouge(Metric):
         )
 
 
-# -- Longest common subsequences, with rows of the table as bits of an integer: a hundred tokens at a time.
+# -- Longest common subsequences. The bits of an integer are a row of the table, so many tokens are compared at once.
 
 
 class CommonSubsequence:
@@ -263,8 +262,8 @@ class CommonSubsequence:
     def places(self, other: Sequence[Hashable]) -> list[int]:
         """Positions in ``other`` of one longest common subsequence.
 
-        If there are several, it is the one that rouge-score returns: backtracking from the end, a token of ``text`` is
-        skipped before a token of ``other`` only if that keeps a longer subsequence.
+        If there are several, it is the one that rouge-score returns. It goes back from the end. A token of ``text`` is
+        skipped before a token of ``other`` only if a longer subsequence remains.
         """
         rows = [self._ones]
         for token in other:
@@ -286,5 +285,5 @@ class CommonSubsequence:
 
 
 def _length(row: int, columns: int) -> int:
-    """Length within the first ``columns`` of a row: the number of zeros among its lowest bits."""
+    """Length within the first ``columns`` of a row, which is the number of zeros among its lowest bits."""
     return columns - (row & ((1 << columns) - 1)).bit_count()

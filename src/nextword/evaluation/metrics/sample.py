@@ -1,4 +1,4 @@
-"""Samples: one line of a samples file is one sample, the input of metrics."""
+"""Samples, the input of metrics. One line of a samples file is one sample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table(BaseModel):
     header: list[str]
     """Names of the columns."""
     rows: list[list[str]]
-    """Cells as text, (rows, columns); each row is as long as the header."""
+    """Cells as text, (rows, columns). Each row has as many cells as the header."""
     title: str = ""
     """Caption, or an empty string."""
 
@@ -49,15 +49,15 @@ class Table(BaseModel):
 
 
 class Sample(BaseModel):
-    """The content of one line of a samples file. Every field may be absent; unknown keys are ignored.
+    """The content of one line of a samples file. Every field may be absent, and unknown keys are ignored.
 
-    Metrics read fields with ``need``, whose error for an absent field names the line.
+    Metrics read fields with ``need``. If a field is absent, its error names the line.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     id: str | int | None = None
-    """Identifier of the example, the same for every system."""
+    """Identifier of the example. It is the same for every system."""
     prompt: str | None = None
     """Prompt that the system continued."""
     source: str | None = None
@@ -67,7 +67,7 @@ class Sample(BaseModel):
     text: str | None = None
     """Generated text, without the prompt."""
     references: list[str] | None = None
-    """Human references; ``"reference": "..."`` is short for a list of one."""
+    """Human references. ``"reference": "..."`` is short for a list with one reference."""
     table: Table | None = None
     """Table that the text describes."""
     token_ids: Ids | None = None
@@ -77,13 +77,13 @@ class Sample(BaseModel):
     reference_token_ids: list[Ids] | None = None
     """``references`` as token ids of the model."""
     target_token_ids: Ids | None = None
-    """Held-out tokens that the model predicted, each given all correct tokens before it."""
+    """Held-out tokens that the model predicted. It predicted each from all correct tokens before it."""
     target_bytes: int | None = None
     """Number of UTF-8 bytes of the target text."""
     log_probs: list[float] | None = None
     """Log-probability of each target, in nats."""
     target_ranks: Ids | None = None
-    """Number of tokens that are more probable than each target; 0: the target is the top prediction."""
+    """Number of tokens that are more probable than each target. 0: the target is the top prediction."""
     predicted_token_ids: Ids | None = None
     """Most probable token at each target."""
     ranked_token_ids: Ids | None = None
@@ -136,10 +136,10 @@ class Sample(BaseModel):
         return self._unit
 
     def need(self, field: str, why: str) -> Any:
-        """Return the value of a field; ``why`` names what needs it, for the error.
+        """Return the value of a field. ``why`` names what needs the field, for the error.
 
         Raises:
-            MissingFieldError: If the field is absent; the message names the line and the most similar key of the line.
+            MissingFieldError: If the field is absent. The message names the line and the most similar key in it.
         """
         value = getattr(self, field)
         if value is None or (field == "references" and not value):
@@ -158,7 +158,7 @@ class Sample(BaseModel):
 
     @cached_property
     def tokens(self) -> Int[np.ndarray, "T"]:
-        """The generated text as tokens: ``token_ids`` up to the end of the text, else ``text`` split by the unit."""
+        """The generated text as tokens: ``token_ids`` up to the end of the text, or ``text`` split by the unit."""
         if self.token_ids is not None:
             return self._text_of(self.token_ids)
         return self._cut(self.need("text", "a metric that counts tokens"))
@@ -191,8 +191,8 @@ class Sample(BaseModel):
     def as_human(self) -> Sample:
         """The first reference as the generated text, with the other references as its references.
 
-        A single reference is its own reference, so closeness to human text is then perfect by construction. Held-out
-        tokens are used as predictions, so that repetition in human text is measured in the same way.
+        If there is only one reference, it is its own reference, so it matches human text perfectly by construction.
+        Held-out tokens are used as predictions, so that repetition in human text is measured in the same way.
         """
         texts, ids, targets = self.references, self.reference_token_ids, self.target_token_ids
         if not texts and not ids and targets is None:
@@ -213,7 +213,7 @@ class Sample(BaseModel):
         return human.bound(f"{self._place}, reference", self._unit)
 
 
-# -- Where the text of a model's token ids begins and ends: padding, beginning and end of sequence are not text.
+# -- Where the text in a model's token ids begins and ends. Padding, beginning and end of sequence are not text.
 
 
 def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> Int[np.ndarray, "K"]:
@@ -223,7 +223,7 @@ def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> I
     [5]
     """
     is_special: Bool[np.ndarray, "T"] = np.zeros(len(tokens), dtype=np.bool_)
-    for token in special:  # there are a handful, which is quicker than sorting them into the text
+    for token in special:  # there are few special tokens, so a loop is faster than np.isin
         is_special |= tokens == token
     start = _run_of(is_special)
     return tokens[start : start + _run_of(~is_special[start:])]
@@ -233,7 +233,7 @@ def _run_of(marks: Bool[np.ndarray, "T"]) -> int:
     return len(marks) if marks.all() else int(np.argmin(marks))
 
 
-# -- Fields that a metric can do without: either every sample has one, or none has.
+# -- Optional fields of a metric. Either every sample has such a field, or no sample has it.
 
 
 class AllOrNone:
@@ -244,7 +244,7 @@ class AllOrNone:
         self._first: tuple[bool, str] | None = None
 
     def has(self, sample: Sample, present: bool) -> bool:
-        """Whether the samples have the field; ``present`` is whether the next sample has it.
+        """Whether the samples have the field. ``present`` is whether the next sample has it.
 
         Raises:
             MissingFieldError: If the sample differs from the first one.

@@ -17,9 +17,9 @@ Numbers = Sequence[float | int] | Float[np.ndarray, "N"] | Int[np.ndarray, "N"]
 
 @dataclass(frozen=True)
 class Statistic:
-    """A statistic ``combine(sum_i parts[i])``: each sample adds K numbers, and the value is a function of the sums.
+    """A statistic ``combine(sum_i parts[i])``. Each sample adds K numbers, and the value is a function of the sums.
 
-    A ratio of sums is divided once, at the end, and is not a mean of ratios.
+    A ratio of sums is divided only at the end. It is not a mean of ratios.
 
     >>> Statistic.mean(np.array([1.0, 2.0, np.nan])).value
     1.5
@@ -30,19 +30,19 @@ class Statistic:
     parts: Float[np.ndarray, "N K"]
     """Contributions of the samples, (N, K)."""
     combine: Combine
-    """Function from sums (..., K) to values (...); an undefined value is NaN."""
+    """Function from sums (..., K) to values (...). An undefined value is NaN."""
 
     @classmethod
     def mean(cls, values: Float[np.ndarray, "N"]) -> Statistic:
-        """The mean over samples; a NaN marks a sample without a value, which is left out."""
+        """The mean over samples. NaN marks a sample without a value, which is left out."""
         known = ~np.isnan(values)
         return cls.ratio(np.where(known, values, 0.0), known.astype(np.float64))
 
     @classmethod
     def ratio(cls, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Statistic:
-        """``transform(sum of sums / sum of counts)``; NaN if the counts add up to 0."""
+        """``transform(sum of sums / sum of counts)``. NaN if the counts sum to 0."""
         parts = np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1)
-        return cls(parts, partial(_ratio, transform=transform))  # no closure: it is sent between processes
+        return cls(parts, partial(_ratio, transform=transform))  # not a closure, because it must be picklable
 
     @property
     def value(self) -> float:
@@ -55,12 +55,12 @@ def _ratio(totals: Float[np.ndarray, "... K"], transform: Transform) -> Float[np
         return np.asarray(transform(np.where(totals[..., 1] > 0, totals[..., 0] / totals[..., 1], np.nan)))
 
 
-# -- 95 % intervals: Wilson for shares, bootstrap for what is made of sums over samples, t over seeds.
+# -- 95 % intervals: Wilson's for shares, bootstrap for functions of sums over samples, Student's t over seeds.
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 DRAWN_AT_ONCE = 4_000_000
-"""Maximum number of resample counts in memory at once."""
+"""Maximum number of resample counts in memory at a time."""
 
 MOST_DRAWS = 1_000_000
 """Maximum number of resamples or permutations."""
@@ -74,7 +74,7 @@ Interval = tuple[float, float] | None
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson score interval of a proportion (Wilson, 1927), which is valid even for 0 or n successes.
 
-    The ``n`` observations are assumed independent; if prompts share words, the true interval is somewhat wider.
+    The ``n`` observations are assumed to be independent. If prompts share words, the true interval is somewhat wider.
 
     >>> low, high = wilson(8, 10)
     >>> round(low, 4), round(high, 4)
@@ -96,7 +96,7 @@ def bootstrap_values(
     All statistics use the same resamples, so the difference of two rows is a paired bootstrap (Koehn, 2004).
 
     Returns:
-        The values; NaN if a resample has no value.
+        The values. NaN if a resample has no value.
 
     Raises:
         ValueError: If the statistics have different numbers of samples or fewer than two, or ``resamples`` is too
@@ -114,7 +114,7 @@ def bootstrap_values(
     at_once = max(1, DRAWN_AT_ONCE // n)
     blocks = []
     for start in range(0, resamples, at_once):
-        # Drawing n samples with replacement = multinomial counts: one product instead of n gathered values.
+        # resampling n samples with replacement gives multinomial counts, so one matrix product is enough
         draws = rng.multinomial(n, np.full(n, 1 / n), size=min(at_once, resamples - start)).astype(np.float64)
         blocks.append(_combined(statistics, draws @ stacked))
     return np.concatenate(blocks, axis=1)
@@ -127,14 +127,14 @@ def _combined(statistics: Sequence[Statistic], sums: Float[np.ndarray, "R SK"]) 
 
 
 def expect_draws(number: int, name: str) -> None:
-    """Raise ValueError if so many resamples would take too long or not fit into memory; ``name`` is the setting."""
+    """Raise ValueError if so many resamples would take too long or need too much memory. ``name`` is the setting."""
     if not 1 <= number <= MOST_DRAWS:
         size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
         raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} ({number:,} given){size}")
 
 
 def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
-    """Percentile interval of resampled values; None if more than 1 % of the resamples have no value.
+    """Percentile interval of resampled values. None if more than 1 % of the resamples have no value.
 
     >>> percentiles(np.arange(101.0), 0.5)
     (25.0, 75.0)
@@ -147,7 +147,7 @@ def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) 
 
 
 def bootstrap_intervals(statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0) -> list[Interval]:
-    """Percentile bootstrap interval of each statistic; None with fewer than two samples."""
+    """Percentile bootstrap interval of each statistic. None with fewer than two samples."""
     if not statistics or len(statistics[0].parts) < 2:
         return [None for _ in statistics]
     return [percentiles(values) for values in bootstrap_values(statistics, resamples, seed)]
@@ -164,7 +164,7 @@ def bootstrap_ratio(
     """Percentile bootstrap interval of ``transform(sum(sums) / sum(counts))`` over blocks.
 
     Returns:
-        Lower and upper end; ``None`` with fewer than two blocks, or if a resample has a total count of 0.
+        Lower and upper end. ``None`` with fewer than two blocks, or if a resample has a total count of 0.
 
     >>> low, high = bootstrap_ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
     >>> bool(1.0 <= low < 2.0 < high <= 3.0)
@@ -182,7 +182,7 @@ def bootstrap_ratio(
 
 
 def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
-    """Mean over seeds and its Student's t interval; for one seed, the interval is None.
+    """Mean over seeds and its Student's t interval. With one seed, the interval is None.
 
     The interval describes variation between training seeds, not between test sets.
 
@@ -202,10 +202,10 @@ def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple
 
 
 def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
-    """``over_seeds`` for values of which each consecutive ``draws`` are sampling seeds of one model.
+    """``over_seeds`` for values of several models. Each model has ``draws`` consecutive values, one per sampling seed.
 
-    Texts of one model are not independent, so each model counts once, with its mean. With a single model, its values
-    are used, and the interval describes variation between sampling seeds.
+    Texts of one model are not independent, so each model counts once, with its mean. If there is only one model, its
+    values are used, and the interval describes variation between sampling seeds.
 
     >>> over_models([1.0, 3.0, 2.0, 4.0], draws=2) == over_seeds([2.0, 3.0])
     True
@@ -216,9 +216,9 @@ def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
     return over_seeds(by_model.mean(axis=1).tolist() if len(by_model) > 1 else by_model[0].tolist())
 
 
-# -- Is one system better than another on the same prompts? Paired bootstrap and paired permutation test.
+# -- Whether one system is better than another on the same prompts: paired bootstrap and paired permutation test.
 #
-# Both ask about these prompts and prompts like them, not about training again: for that there are seeds.
+# Both tests are about these and similar prompts, and not about repeated training, for which there are several seeds.
 
 PERMUTATIONS = 10_000
 
@@ -232,10 +232,10 @@ class PairedTest:
     interval: Interval
     """95 % bootstrap interval of the difference."""
     p_bootstrap: float
-    """Two-sided bootstrap p-value: twice the smaller share of resamples on one side of 0 (Koehn, 2004; Efron &
+    """Two-sided bootstrap p-value. It is twice the smaller share of resamples on one side of 0 (Koehn, 2004; Efron &
     Tibshirani, 1993, ch. 16)."""
     p_permutation: float
-    """Two-sided permutation p-value: share of the ways to swap the systems' samples that give at least this
+    """Two-sided permutation p-value. It is the share of ways to swap the systems' samples that give at least this
     difference."""
 
 
@@ -246,13 +246,13 @@ def paired_tests(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> list[PairedTest | None]:
-    """Paired tests of several statistics of two systems, all with the same resamples.
+    """Paired tests of several statistics of two systems. All tests have the same resamples.
 
-    Both systems must have the same N samples in the same order. If all 2^N swaps are at most ``permutations``, all are
-    used and the test is exact.
+    Both systems must have the same N samples in the same order. If there are at most ``permutations`` swaps (2^N), all
+    of them are used, and the test is exact.
 
     Returns:
-        One test per statistic; None with fewer than two samples, or if a statistic has no value on a resample.
+        One test per statistic. None with fewer than two samples, or if a statistic has no value on a resample.
 
     Raises:
         ValueError: If the systems have different numbers of samples, or too many resamples are requested.
@@ -278,10 +278,10 @@ def _test(difference: float, bootstrap: Float[np.ndarray, "R"], permuted: Float[
     if interval is None or not (np.isfinite(difference) and np.isfinite(permuted).all()):
         return None
     bootstrap = bootstrap[np.isfinite(bootstrap)]
-    # One is added to both counts: the observed data are one of the draws, so no p-value is 0 (Davison & Hinkley, 1997).
+    # 1 is added to both counts: the observed data count as one resample, so no p-value is 0 (Davison & Hinkley, 1997)
     sides = min((bootstrap <= 0).sum(), (bootstrap >= 0).sum())
     p_bootstrap = min(1.0, 2 * (float(sides) + 1) / (len(bootstrap) + 1))
-    # Rounding must not make a mere relabelling look smaller than what was observed.
+    # with a tolerance, because by rounding a swap that changes nothing could look smaller than the observed difference
     as_large = np.abs(permuted) >= abs(difference) * (1 - 1e-12) - 1e-15
     return PairedTest(difference, interval, p_bootstrap, float(as_large.mean()))
 
@@ -308,12 +308,12 @@ def _swaps(n: int, permutations: int, seed: int) -> Iterator[Bool[np.ndarray, "P
     for start in range(0, permutations, at_once):
         swaps = rng.random((min(at_once, permutations - start), n)) < 0.5
         if start == 0:
-            swaps[0] = False  # what was observed is one of the ways
+            swaps[0] = False  # the observed data count as one of the ways to swap
         yield swaps
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm-corrected p-values (Holm, 1979): comparing each with 0.05 gives a family-wise error rate of 5 %.
+    """Holm-corrected p-values (Holm, 1979). If each is compared with 0.05, the family-wise error rate is 5 %.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

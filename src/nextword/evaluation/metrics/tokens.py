@@ -1,4 +1,4 @@
-"""Inputs of metric functions: texts as strings or as token ids."""
+"""Inputs of metric functions, which are texts as strings or as token ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.functional.frequency.counts import TokenCounts
 from nextword.runtime.corpora.words import MARK, find
 
-# -- What the tokens of a text are: the unit in which n-grams and repetitions are counted.
+# -- The tokens of a text, which are the units of n-grams and repetitions.
 
 WORD = rf"\w+(?:{MARK}+\w*)*"
 """Pattern of a word: letters, digits and underscores, with their combining marks."""
@@ -27,32 +27,32 @@ _PIECE = re.compile(rf"{WORD}|[^\w\s]{MARK}*")
 
 
 class Unit(ABC):
-    """Splits texts into token ids. All systems of an evaluation share one unit, so that equal ids are equal tokens."""
+    """Splits texts into token ids. All systems of an evaluation have the same unit, so equal ids are equal tokens."""
 
     name: str
     """Name of the unit for the report, for example "words" or "tokens of gpt2"."""
     size: int | None = None
-    """Vocabulary size V; None if unknown beforehand."""
+    """Vocabulary size V; None if it is unknown beforehand."""
     takes_ids: bool = True
-    """Whether the samples' own token ids are tokens of this unit."""
+    """Whether the token ids in the samples are tokens of this unit."""
     special: frozenset[int] = frozenset()
-    """Ids that are not text: padding, start and end of sequence."""
+    """Ids that are not text, such as padding, and start and end of sequence."""
 
     @abstractmethod
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if the counts are known to be of another unit."""
+        """Raise ValueError if the counts are known to belong to another unit."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort different ids in an order that does not depend on the order of texts: by id."""
+        """Indices that sort different ids by id. This order does not depend on the order of texts."""
         return np.argsort(ids, kind="stable")
 
 
 class Words(Unit):
-    """Splits texts into words and punctuation marks, in any script, numbered in order of appearance; case-sensitive.
+    """Splits texts into words and punctuation marks of any script, numbered by first appearance; case-sensitive.
 
     >>> unit = Words()
     >>> unit.ids("It is, it is.").tolist()
@@ -71,7 +71,7 @@ class Words(Unit):
         return _numbered(self._cut(text), self._numbers)
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort the words alphabetically, because their numbers depend on the order of texts."""
+        """Indices that sort the words alphabetically. Their numbers depend on the order of texts, so are not used."""
         words = dict(enumerate(self._numbers))
         places = sorted(range(len(ids)), key=lambda place: (words.get(int(ids[place]), ""), int(ids[place])))
         return np.array(places, dtype=np.int64)
@@ -81,11 +81,11 @@ MIXED = (
     "give token ids for all texts (token_ids, prompt_token_ids, reference_token_ids) or for none, or name their "
     "tokenizer"
 )
-"""Advice if only some texts have token ids."""
+"""Advice for the case that only some texts have token ids."""
 
 
 class GivenIds(Unit):
-    """Uses the samples' own token ids; a text without ids is an error."""
+    """Uses the token ids in the samples. A text without ids is an error."""
 
     name = "token ids of the samples"
 
@@ -98,7 +98,7 @@ class GivenIds(Unit):
 
 
 def split(text: str) -> list[str]:
-    """Split into words and single punctuation marks; a combining mark belongs to the character before it.
+    """Split into words and single punctuation marks. A combining mark belongs to the character before it.
 
     >>> split("Don't stop: 정말 좋았다!"), split("नमस्ते दुनिया")
     (['Don', "'", 't', 'stop', ':', '정말', '좋았다', '!'], ['नमस्ते', 'दुनिया'])
@@ -123,13 +123,13 @@ spaces), "characters", or a function from a text to its tokens, such as ``tokeni
 _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": str.split, "characters": list}
 
 
-# -- Texts as the functions of metrics take them.
+# -- Conversion of texts for the functions of metrics.
 
 
 def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts") -> list[TokenTexts]:
-    """Convert groups of texts to token ids; equal tokens have equal ids in all groups.
+    """Convert groups of texts to token ids. Equal tokens have equal ids in all groups.
 
-    Token ids and ``TokenTexts`` are used unchanged. ``of`` is the name of the texts in messages.
+    Token ids and ``TokenTexts`` are not changed. ``of`` is the name of the texts in messages.
 
     Raises:
         ValueError: If a single text is given instead of a list, a list is empty, texts are mixed with token ids, or an
@@ -214,12 +214,12 @@ def _short(given: Any) -> str:
     return shown if len(shown) <= 40 else f"{shown[:40]}..."
 
 
-# -- How often each token occurs in a text, counted here or read from a file.
+# -- The count of each token in a text, computed here or read from a file.
 
 
 @dataclass(frozen=True)
 class CountedTokens:
-    """Token counts; a token that is missing has count 0."""
+    """Token counts. A token that is missing has count 0."""
 
     ids: Int[np.ndarray, "K"]
     """Token ids, ascending."""
@@ -240,7 +240,7 @@ class CountedTokens:
 
     @classmethod
     def load(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """Load a file of ``nextword count``, or a .npy file with one count per token id; ``where`` names the setting.
+        """Load a file of ``nextword count``, or a .npy file with one count per token id. ``where`` names the setting.
 
         Raises:
             ValueError: If the file does not exist, has other content, or has counts of another tokenizer.
@@ -251,7 +251,7 @@ class CountedTokens:
 
     @classmethod
     def of_corpus(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """Count the tokens of a UTF-8 text file, split line by line by the unit; ``where`` names the setting.
+        """Count the tokens of a UTF-8 text file, split line by line by the unit. ``where`` names the setting.
 
         Raises:
             ValueError: If the file does not exist or has no tokens, or the unit cannot split text.
@@ -266,7 +266,7 @@ class CountedTokens:
         return found
 
     def places(self, tokens: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
-        """Index in ``ids`` of each token; ``len(ids)`` for a token with count 0."""
+        """Index in ``ids`` of each token, or ``len(ids)`` for a token with count 0."""
         at = np.searchsorted(self.ids, tokens)
         known = self.ids[np.minimum(at, len(self.ids) - 1)] == tokens
         return np.where(known, at, len(self.ids))
@@ -274,7 +274,7 @@ class CountedTokens:
 
 @functools.lru_cache(maxsize=1)
 def _of_corpus(path: Path, unit: Unit, size: int, changed: int) -> CountedTokens:
-    # Kept, so that a long corpus is read once for all systems of an evaluation; size and changed renew it.
+    # cached, so that a long corpus is read once for all systems; ``size`` and ``changed`` detect a changed file
     counted: Counter[int] = Counter()
     with path.open(encoding="utf-8") as file:
         for line in file:

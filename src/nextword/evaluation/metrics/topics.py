@@ -18,12 +18,12 @@ from nextword.settings.config import Seed
 
 
 def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
-    """Jensen-Shannon divergence of two (N, K) arrays of distributions, (N,), in bits: from 0 (equal) to 1 (disjoint).
+    """Jensen-Shannon divergence of two (N, K) arrays of distributions, (N,), in bits. 0: equal, 1: disjoint.
 
         JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
 
-    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which is the square root, and is NaN if
-        rounding gives a tiny negative divergence.
+    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which is the square root, and which is
+        NaN if rounding gives a tiny negative divergence.
 
     >>> jensen_shannon(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0, 1.0], [0.5, 0.5]]))
     array([1., 0.])
@@ -38,8 +38,8 @@ def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"])
 class Topics:
     """A topic model of documents: latent Dirichlet allocation (Blei et al., 2003) over word counts.
 
-    Words are those of scikit-learn's ``CountVectorizer``: lower-case runs of two or more letters, digits or
-    underscores of any script. There is no stop-word list.
+    The words are those of scikit-learn's ``CountVectorizer``: lower-case runs of two or more letters, digits or
+    underscores of any script. No stop words are removed.
 
     Raises:
         ValueError: If no word occurs in ``min_df`` documents.
@@ -74,7 +74,7 @@ class Topics:
         self._model = LatentDirichletAllocation(topics, random_state=seed, max_iter=iterations, n_jobs=jobs).fit(counts)
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N K"]:
-        """Topic distribution of each text, (N, K); NaN for a text without words of the model's vocabulary."""
+        """Topic distribution of each text, (N, K). NaN for a text without words of the model's vocabulary."""
         counts = self._vectorizer.transform(texts)
         shares: Float[np.ndarray, "N K"] = self._model.transform(counts)
         shares[np.diff(counts.indptr) == 0] = np.nan
@@ -83,19 +83,19 @@ class Topics:
 
 @lru_cache(maxsize=2)
 def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, iterations: int, jobs: int) -> Topics:
-    # Kept, since all systems of an evaluation are measured by the topics of the same references.
+    # cached, because all systems of an evaluation use the topics of the same references
     return Topics(documents, topics, seed, min_df, iterations, jobs)
 
 
 def read_corpus(path: Path) -> list[str]:
-    """Read documents, one per line; in a ``.jsonl`` file a line is a JSON string or an object with a "text".
+    """Read documents, one per line. In a ``.jsonl`` file a line is a JSON string, or an object with a "text".
 
     Raises:
         ValueError: If the file cannot be read, or a line has another form.
     """
     try:
         with path.open(encoding="utf-8") as file:
-            # Not splitlines: it also cuts at marks inside a line, such as U+2028 or a form feed.
+            # splitlines is not used, because it also splits at characters inside a line (U+2028, form feed)
             lines = [line.rstrip("\n") for line in file]
     except (OSError, UnicodeDecodeError) as fault:
         raise ValueError(f"topics.corpus: {path} cannot be read: {fault}") from None
@@ -127,13 +127,13 @@ class TopicsConfig(MetricConfig):
     iterations: int = Field(default=10, ge=1, le=100_000)
     """Number of passes over the documents while fitting."""
     jobs: int = Field(default=1, ge=1, le=1024)
-    """Number of processes for fitting; the result depends on it, because each process has its own random
+    """Number of processes for fitting. The result depends on it, because each process has its own random
     initialisation."""
     corpus: str | None = None
-    """Path of the file of documents to fit on, one per line (or ``.jsonl``: strings, or objects with a "text"); None:
+    """Path of the file of documents to fit on, one per line (or ``.jsonl``: strings, or objects with a "text"). None:
     the references of the samples."""
     root: bool = False
-    """Whether to report the Jensen-Shannon distance, the square root of the divergence."""
+    """Whether to report the Jensen-Shannon distance, which is the square root of the divergence."""
 
 
 @registry.register("topics")
@@ -167,7 +167,7 @@ class TopicMatch(Metric):
             )
         except ValueError as fault:
             raise UndefinedError(str(fault)) from None
-        # of each text from its references with known words, averaged; NaN where there are none
+        # mean divergence of each text from its references with known words; NaN if no reference has such words
         owner = np.repeat(np.arange(len(self._texts)), [len(found) for found in self._references])
         each = jensen_shannon(topics.of(self._texts)[owner], topics.of(references))
         each = np.sqrt(each) if config.root else each

@@ -19,11 +19,11 @@ from nextword.evaluation.metrics.tokens import CountedTokens
 from nextword.results.records import Measure
 
 REFERENCES = "references"
-"""Value of ``against``: all references of the samples."""
+"""Value of ``against`` that means all references of the samples."""
 TEST = "test"
-"""Value of ``against``: all test data of a comparison's task, as in F2-Softmax."""
+"""Value of ``against`` that means all test data of a comparison's task, as in F2-Softmax."""
 COUNTS = (".npz", ".npy")
-"""Endings of count files; any other file is read as text."""
+"""Endings of count files. Any other file is read as text."""
 
 
 def unigram_kl(
@@ -32,16 +32,16 @@ def unigram_kl(
     size: int | None = None,
     smoothing: float = 0.5,
 ) -> float:
-    """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q likewise.
+    """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q in the same way.
 
     Source: KLD of F2-Softmax (Choi et al., 2020, section 4.1.6), between "unigram distributions of the generated texts
-    and the test data". The paper states neither direction nor smoothing.
+    and the test data". F2-Softmax states neither direction nor smoothing.
 
     Args:
         p: Counts of K tokens, (K,).
         q: Counts of the same tokens in the other text, (K,).
-        size: Vocabulary size V, which may be larger than K: the other tokens have count 0 on both sides. None: K.
-        smoothing: Number added to every count, above 0.
+        size: Vocabulary size V, which may exceed K. Tokens without a count then have count 0 on both sides. None: K.
+        smoothing: Number that is added to every count. It must be above 0.
 
     >>> round(unigram_kl([3, 1], [1, 3], smoothing=1.0), 4)
     0.231
@@ -55,11 +55,11 @@ def unigram_kl(
         )
     if size == 0:
         raise ValueError("unigram KL: must have at least one token (none given)")
-    # The tokens counted on neither side are all alike: one term stands for all of them.
+    # all tokens without counts on both sides have the same term, so one term stands for all of them
     many = np.append(np.ones(len(first)), size - len(first))
     p_w = (np.append(first, 0.0) + smoothing) / (first.sum() + smoothing * size)
     q_w = (np.append(second, 0.0) + smoothing) / (second.sum() + smoothing * size)
-    # an exact sum, the same in whatever order the tokens come
+    # an exact sum does not depend on the order of the tokens
     return math.fsum(many * p_w * np.log(p_w / q_w))
 
 
@@ -71,7 +71,7 @@ class UnigramKlConfig(MetricConfig):
     value."""
     against: str = REFERENCES
     """Human text: "references" (all references of the samples), "test" (all test data of a comparison's task, as in
-    F2-Softmax), a text file, or a file of counts (.npz of nextword count, .npy)."""
+    F2-Softmax), a text file, or a file of counts (.npz from nextword count, or .npy)."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class UnigramKl(Metric):
         if not self._with_references:
             counted = _counted(self.config.against, setup)
             self._human.update(dict(zip(counted.ids.tolist(), counted.counts.tolist(), strict=True)))
-            self._human += Counter()  # drops tokens that were never counted
+            self._human += Counter()  # drops tokens with count 0
 
     def add(self, sample: Sample) -> None:
         """Count the tokens of the text and, unless ``against`` is a file, of all its references."""
@@ -131,7 +131,7 @@ class UnigramKl(Metric):
         }
 
     def _measure(self, direction: str, size: int) -> Measure:
-        # What was seen differs between systems, and a unit stands for all of them.
+        # without a tokenizer, the number of tokens differs between systems, so the unit cannot contain a number
         tokens = f"{size} tokens of the tokenizer" if self.setup.unit.size else "tokens seen on either side"
         people = "all references" if self._with_references else "the test data (all of it, not the references)"
         return self.measure(

@@ -19,8 +19,8 @@ RANKS = 5000
 def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = RANKS) -> float:
     """Negative slope of the least-squares line through (log r, log f_r), where f_r is the count of the r-th token.
 
-    Tokens are ranked by count, the most frequent first; the first ``ranks`` are used, with equal weights. Counts
-    proportional to 1 / r give 1; equal counts give 0.
+    Tokens are ranked by count, the most frequent first. The first ``ranks`` of them are used, with equal weights. For
+    counts proportional to 1 / r the result is 1, and for equal counts 0.
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), with its 5,000 ranks.
 
@@ -38,7 +38,7 @@ def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = 
         )
     x, y = np.log(np.arange(1, len(frequencies) + 1)), np.log(frequencies)
     x, y = x - x.mean(), y - y.mean()
-    return max(0.0, float(-(x @ y) / (x @ x)))  # sorted counts never rise: below 0 is rounding of 0
+    return max(0.0, float(-(x @ y) / (x @ x)))  # sorted counts never increase, so a value below 0 is a rounding error
 
 
 class ZipfConfig(MetricConfig):

@@ -1,4 +1,4 @@
-"""Human evaluation: turn samples files into survey forms, and the judges' answers into a table of results."""
+"""Human evaluation: forms for judges from samples files, and a table of results from the judges' answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a survey and its key from samples files."""
+"""Makes a survey and its key from samples files."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ LONGEST_SENTENCE = 384
 
 @dataclass(frozen=True)
 class MadeSurvey:
-    """A survey with its key, before both are written to disk."""
+    """A survey with its key, before both are written to a folder."""
 
     survey: Survey
     key: SurveyKey
     page_url: str
     """Address of the survey page."""
     notes: list[str]
-    """Notes on prompts left out and on statistical power."""
+    """Notes on prompts that were left out, and on statistical power."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Hidden:
     item: SurveyItem
     key: KeyItem
     groups: list[str]
-    """In the order of the systems."""
+    """The names of the groups, in the order of the systems."""
 
 
 def make_survey(
@@ -70,9 +70,8 @@ def make_survey(
 ) -> MadeSurvey:
     """Make a survey of texts.
 
-    ``asks`` is a kind such as "pairwise"; ``systems`` maps names to samples files; ``recipe`` has settings of the kind
-    such as ``{"items": 50}``; ``fields`` maps fields of a sample to the files' names; ``command`` is the command line
-    for the key.
+    ``asks`` is a kind such as "pairwise", and ``systems`` maps names to samples files. ``recipe`` has settings such as
+    ``{"items": 50}``. ``fields`` maps fields of a sample to the files' names. The key stores ``command``.
 
     Raises:
         ValueError: If the kind is unknown, a setting is wrong, a field is missing, or the files have too few common
@@ -115,7 +114,7 @@ def make_survey(
 def _checks(
     maker: Kind, drafts: Sequence[DraftItem], blocks: Sequence[Sequence[int]], rng: np.random.Generator
 ) -> list[tuple[DraftItem, dict[str, str], int]]:
-    """The attention checks of each block, made from items of other blocks if there are any."""
+    """The attention checks of each block. If there are other blocks, the checks are made from their items."""
     made = []
     for number, block in enumerate(blocks):
         donors = [draft for place, draft in enumerate(drafts) if place not in set(block)] or list(drafts)
@@ -127,7 +126,7 @@ def _checks(
 
 
 def _hidden(drafts: Sequence[DraftItem], rng: np.random.Generator) -> list[_Hidden]:
-    """The items with random ids."""
+    """The items, with random ids."""
     width = len(str(len(drafts)))
     found = []
     for number, draft in zip(rng.permutation(len(drafts)), drafts, strict=True):
@@ -168,7 +167,7 @@ def _survey(asks: str, maker: Kind, items: list[SurveyItem], forms: list[Form]) 
 
 
 def _encoder(config: Any) -> Encode:
-    """A function that returns sentence vectors from the recipe's encoder, which is loaded when first called."""
+    """A function that returns sentence vectors from the recipe's encoder. It loads the encoder when first called."""
 
     @cache
     def loaded() -> SentenceEncoder:
@@ -177,16 +176,16 @@ def _encoder(config: Any) -> Encode:
     return lambda texts: loaded().embed(texts)
 
 
-# -- The same prompts in the samples files of several systems.
+# -- Grouping the samples of several systems by prompt.
 
 
 def aligned(
     systems: Mapping[str, Path], fields: Mapping[str, str] | None = None
 ) -> tuple[dict[str, dict[str, Sample]], list[KeyFile], int]:
-    """Read the files and group texts of the same prompt, by ``id`` or, if samples have no id, by line.
+    """Read the files and group texts of the same prompt by ``id``, or by line if samples have no id.
 
     Returns:
-        The sample of each system, by prompt id, for prompts in all files; the files; the number of other prompts.
+        For each prompt that is in all files, the sample of each system. The files. The number of other prompts.
 
     Raises:
         ValueError: If a file cannot be read, a prompt differs between files, or no prompt is in all files.
@@ -219,7 +218,7 @@ def _expect_same_prompt(sample: Sample, other: Sample) -> None:
             )
 
 
-# -- Items with an answer that everyone who reads them knows.
+# -- Attention checks, whose correct answer is in their text.
 
 
 def check_item(
@@ -236,11 +235,11 @@ def check_item(
     return item, {name: choice.value for name, choice in right.items()}
 
 
-# -- Items are dealt to judges: which ones, and in which order.
+# -- Which items each judge gets, and in which order.
 
 
 def blocks_of(items: int, most: int) -> list[list[int]]:
-    """Indices of items, in the smallest number of blocks of at most the given size, all of nearly equal size.
+    """Indices of items in blocks of at most the given size. There are as few blocks as possible, of nearly equal size.
 
     >>> blocks_of(5, 2)
     [[0, 1], [2, 3], [4]]
@@ -254,7 +253,7 @@ def dealt(
     """One form per judge and block.
 
     Each form has its own order of items. The order of an item's texts follows the rows of a Latin square over the
-    systems, so that each system is in each position equally often.
+    systems. So each system is in each position equally often.
     """
     turn = count()
     forms: list[Form] = []
@@ -270,7 +269,7 @@ def dealt(
     return forms
 
 
-# -- Latin squares: everything is shown equally often at each position, and after each other thing.
+# -- Latin squares: each element is equally often in each position, and equally often after each other element.
 
 
 def balanced_orders(size: int) -> list[list[int]]:
@@ -291,7 +290,7 @@ def balanced_orders(size: int) -> list[list[int]]:
     return rows if size % 2 == 0 or size == 1 else rows + [row[::-1] for row in rows]
 
 
-# -- Which difference a planned survey can show, said before anyone is paid.
+# -- The smallest difference that a planned survey can show, which is reported before the survey is run.
 
 LEVEL = 0.05
 """Significance level of the two-sided test."""
@@ -300,8 +299,9 @@ LEVEL = 0.05
 def detectable_difference(config: SurveyConfig, items: int | None = None, judges: int | None = None) -> float:
     """The smallest true difference between two systems that is detected with the desired power.
 
-    One judge's difference on one item varies with the item (shared by its judges) and with the judge. With n items of J
-    judges each, the mean difference has the variance ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
+    One judge's difference on one item has a part that all judges of the item share, and a part of the judge. With n
+    items and J judges each, the mean difference has the variance
+    ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
 
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205
@@ -315,12 +315,12 @@ def detectable_difference(config: SurveyConfig, items: int | None = None, judges
 
 
 def spread_of(config: SurveyConfig) -> float:
-    """The assumed standard deviation: that of the recipe, or the default of the kind."""
+    """The assumed standard deviation: the value in the recipe, or the default of the kind."""
     return config.typical_spread if config.power.spread is None else config.power.spread
 
 
 def statement(config: SurveyConfig, unit: str) -> Iterator[str]:
-    """Sentences about the statistical power; ``unit`` is the unit of a difference."""
+    """Sentences about the statistical power. ``unit`` is the unit of a difference."""
     power = f"{config.power.power:.0%}".replace("%", " %")
     yield (
         f"{config.items} items with {config.judges} judges each can detect a difference of "

@@ -1,4 +1,4 @@
-"""Write a survey to disk: files for the judges in one folder, the key outside it."""
+"""Writes a survey to a folder. The files for the judges are in a subfolder, and the key is outside it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nextword.runtime.resumable import expect_same
 
 SURVEY, KEY = "survey.json", "key.json"
 FOR_JUDGES = "for-judges"
-"""Folder of all files for judges."""
+"""Subfolder with all files for judges."""
 
 
 def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
-    """Write the survey and its key into a folder, created if missing, and return the files.
+    """Write the survey and its key into a folder, which is created if missing, and return the files.
 
     Raises:
         ValueError: If the folder has another survey.
@@ -47,20 +47,20 @@ def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
     return [held, folder / KEY, *files]
 
 
-# -- Label Studio: a task for each unit, and the configuration that asks the questions about it.
+# -- Label Studio: a task for each unit, and the configuration of its questions.
 
 MARKS = "marks"
 """Name of the control for marking words."""
 TEXT = "text"
 """Name of the judged text."""
 NEAR = "near"
-"""Name of the document sentences that are most similar to it."""
+"""Name of the document sentences that are most similar to the judged text."""
 
 
 def label_studio_tasks(survey: Survey) -> str:
-    """Label Studio tasks as JSON, one per unit, with the read text as ``context`` and the judged text as ``text``.
+    """Label Studio tasks as JSON, one per unit. ``context`` is the text to read, and ``text`` is the judged text.
 
-    Document sentences of a unit, if any, are in ``near``.
+    If a unit has document sentences, they are in ``near``.
     """
     near = _has_near(survey)
     tasks = [
@@ -73,7 +73,7 @@ def label_studio_tasks(survey: Survey) -> str:
                 "context": _written(item.passages),
                 TEXT: _written(unit.texts),
             }
-            # a line for each sentence, in the order of the document
+            # one line for each sentence, in the order of the document
             | ({NEAR: "\n".join(item.passages[0].lines[place] for place in sorted(unit.near))} if near else {})
         }
         for item in survey.items
@@ -113,15 +113,15 @@ def _has_near(survey: Survey) -> bool:
 
 
 def _written(passages: list[Passage]) -> str:
-    """Join passages into one text; a passage without a heading is unchanged, so that character offsets stay valid."""
+    """Join passages into one text. A passage without a heading is unchanged, so that character offsets stay valid."""
     return "\n\n".join("\n".join([*([f"{one.title}:"] if one.title else []), *one.lines]) for one in passages)
 
 
-# -- Mechanical Turk: a CSV with an item a line, for the layout of ``results/report/survey_page.py``.
+# -- Mechanical Turk: a CSV with one item per line, for the layout of ``results/report/survey_page.py``.
 
 
 def mturk_csv(survey: Survey) -> str:
-    """Mechanical Turk CSV with columns ``survey``, ``item_id``, ``item``; a row needs as many workers as judges."""
+    """Mechanical Turk CSV with columns ``survey``, ``item_id``, ``item``. A row needs as many workers as judges."""
     return _csv([("survey", "item_id", "item"), *((survey.id, item.id, mturk_item(item)) for item in survey.items)])
 
 
@@ -131,10 +131,10 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-# -- Prolific: a link for each form, with the places of a study that lead there.
+# -- Prolific: a link for each form, and the number of places of the study for it.
 
 PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-"""Prolific inserts the participant's id here, and the page uses it as the judge's name."""
+"""Prolific inserts the participant's id here. The page uses it as the judge's name."""
 
 
 def prolific_links(survey: Survey, page_url: str) -> str:

@@ -1,4 +1,4 @@
-"""Read answers: files of the survey page, of Mechanical Turk and of Label Studio."""
+"""Reads answers from files of the survey page, of Mechanical Turk and of Label Studio."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ CSV_LIMIT = 10_000_000
 
 @dataclass(frozen=True)
 class HandedBack:
-    """Answers of one judge, and their file."""
+    """The answers of one judge, and the file that they are from."""
 
     file: str
     answers: JudgeAnswers
 
 
 def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
-    """Read all valid answers from the files of judges or platforms, and list the invalid ones.
+    """Read all valid answers from the files of judges or platforms, and describe the invalid answers.
 
     Returns:
-        Answers in the order of the files, and one message per invalid file or row.
+        The answers in the order of the files, and one message per invalid file or row.
     """
     found: list[HandedBack] = []
     left_out = []
@@ -73,7 +73,7 @@ def _tried(read: Callable[..., JudgeAnswers], *given: Any) -> JudgeAnswers | Val
 
 
 def _of_page(text: str) -> Iterator[Row]:
-    """The answers of one judge; each invalid item gets its own message."""
+    """The answers of one judge. Each invalid item gets its own message."""
     content = _object(json.loads(text), "the file")
     given = content.get("items")
     items = given if isinstance(given, list) else []
@@ -159,7 +159,7 @@ def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dic
 
 
 def _characters(text: str, units: Any, end: str) -> int:
-    # Browsers count in units of UTF-16, of which some characters take two.
+    # browsers count UTF-16 units, and some characters have two units
     if not isinstance(units, int):
         raise ValueError(f"a mark must have its {end} as a whole number ({_shown(units)} given)")
     return len(text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", errors="ignore"))
@@ -190,20 +190,20 @@ def _judge_answers(content: dict[str, Any]) -> JudgeAnswers:
 
 
 def _place(fault: ValidationError) -> str:
-    """Path of the first invalid field; empty for the whole object."""
+    """Path of the first invalid field. Empty if the whole object is invalid."""
     return ".".join(str(step) for step in fault.errors()[0]["loc"])
 
 
 def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:
-    """Merge a judge's answers to the parts of one item, which platforms return separately."""
+    """Merge a judge's answers about the parts of one item. Platforms return them separately."""
     units: dict[str, UnitAnswers] = {unit.id: unit for one in items for unit in one.units}
     return items[0].model_copy(update={"units": list(units.values()), "seconds": sum(one.seconds for one in items)})
 
 
-# -- Which answers count, and what does not, by name.
+# -- Selection of valid answers. Messages name the answers that are left out.
 
 NAMED = 8
-"""Maximum number of ids in one message."""
+"""Maximum number of ids that one message names."""
 
 
 @dataclass(frozen=True)
@@ -222,15 +222,15 @@ class Counted:
     """Valid answers of a survey."""
 
     units: list[CountedUnit] = field(default_factory=list)
-    """Answers, without checks and without judges who failed the checks."""
+    """The valid answers, without checks and without answers of judges who failed the checks."""
     judges: list[JudgeRecord] = field(default_factory=list)
     """All judges who answered this survey."""
     left_out: list[str] = field(default_factory=list)
-    """Messages on answers that were left out."""
+    """Messages about answers that were left out."""
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
-    """Select the valid answers; each invalid answer gets a message.
+    """Select the valid answers. Each invalid answer gets a message.
 
     Raises:
         ValueError: If the key belongs to another survey.

@@ -24,20 +24,20 @@ class PowerConfig(Settings):
     spread: float | None = Field(default=None, gt=0, le=10)
     """Standard deviation of one judge's difference between two systems on one item. The default depends on the kind."""
     agreement: float = Field(default=0.3, ge=0, le=1)
-    """Share of that variance that all judges of an item have in common. In HistAlign's human evaluations, alpha was
+    """Share of this variance that all judges of an item have in common. In HistAlign's human evaluations, alpha was
     0.34 and 0.52."""
     power: float = Field(default=0.8, gt=0.05, lt=1)
-    """Desired power: the share of such surveys that detect the difference at p < 0.05, two-sided."""
+    """Desired power, which is the share of such surveys that detect the difference at p < 0.05, two-sided."""
 
 
 class SurveyConfig(Settings):
-    """A survey of any kind."""
+    """Settings of a survey of any kind."""
 
     typical_spread: ClassVar[float] = 1.0
     """Default standard deviation for ``power``."""
 
     items: int = Field(default=100, ge=2, le=10_000)
-    """Number of prompts that are judged; the seed selects them."""
+    """Number of prompts that are judged. The seed selects them."""
     judges: int = Field(default=3, ge=1, le=100)
     """Number of judges per item."""
     items_per_form: int = Field(default=20, ge=1, le=1000)
@@ -47,21 +47,21 @@ class SurveyConfig(Settings):
     checks: int = Field(default=2, ge=0, le=50)
     """Number of attention checks per form."""
     allowed_failures: int = Field(default=0, ge=0, le=50)
-    """Number of checks that a judge may fail without being left out."""
+    """Number of checks that a judge may fail. With more failed checks, the judge's answers are left out."""
     check_text: str = CHECK
-    """Sentence that turns an item into a check; {answers} is replaced by the requested answers."""
+    """Sentence that turns an item into a check. The requested answers replace {answers}."""
     title: str = "Judge texts"
     """Heading of the page."""
     consent: str = CONSENT
-    """Consent text; a blank line separates paragraphs."""
+    """Consent text. A blank line separates paragraphs."""
     instructions: str = ""
-    """Instructions for judges; a blank line separates paragraphs. By default, those of the kind."""
+    """Instructions for judges. A blank line separates paragraphs. By default the instructions of the kind."""
     hand_back: str = "Send this file to the person who asked you."
-    """Text about the answer file on the last page."""
+    """Text on the last page about what to do with the answer file."""
     completion_url: str = ""
     """Link on the last page, such as the completion link of a Prolific study."""
     page_url: str = "https://example.org/page.html"
-    """Address where page.html will be published, used in the Prolific links."""
+    """Address where page.html will be published. The Prolific links contain it."""
     power: PowerConfig = PowerConfig()
     """Assumptions for the statement on statistical power."""
 

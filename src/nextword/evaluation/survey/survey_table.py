@@ -1,4 +1,4 @@
-"""From judges' answers to results: values, intervals, tests and agreement."""
+"""Computes results from judges' answers: values, intervals, tests and agreement."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from nextword.results.records.survey_files import (
 )
 from nextword.runtime import optional_libraries as extras
 
-# -- Intervals of values that come from items and judges alike: other items and other judges would have given others.
+# -- Intervals of values that depend on both items and judges: with other items or judges the values would differ.
 
 
 @dataclass(frozen=True)
 class TwoLevels:
-    """A statistic with sums per item, per judge, and per pair of item and judge."""
+    """A statistic with its sums per item, per judge, and per pair of item and judge."""
 
     items: Statistic
     judges: Statistic
@@ -54,7 +54,7 @@ class TwoLevels:
         return self.items.value
 
     def less(self, other: TwoLevels) -> TwoLevels:
-        """The difference of two statistics of the same items and judges."""
+        """The difference between two statistics of the same items and judges."""
         return TwoLevels(
             _less(self.items, other.items), _less(self.judges, other.judges), _less(self.cells, other.cells)
         )
@@ -62,7 +62,7 @@ class TwoLevels:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Item and judge of each answer, numbered from 0; statistics with the same crossing can be subtracted."""
+    """Item and judge of each answer, numbered from 0. Statistics with the same crossing can be subtracted."""
 
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
@@ -88,14 +88,14 @@ def two_level_intervals(
     """Confidence intervals that generalise to other items and other judges.
 
     Items and judges are each resampled with replacement, and the two deviations are added. The noise of single answers
-    is in both, so their sum is scaled to the variance ``V_items + V_judges - V_cells``
-    (Cameron, Gelbach & Miller, 2011), with G / (G - 1) for G items or judges and Student's t in place of the normal
-    (Satterthwaite's degrees of freedom), because there are few judges. It is at least the larger of the two variances.
-    With one judge only items are resampled. With few judges who do not differ at all, the interval is somewhat too
+    is in both deviations. So their sum is scaled to the variance ``V_items + V_judges - V_cells`` (Cameron, Gelbach &
+    Miller, 2011), which is at least the larger of the first two. Because there are few judges, there is a factor
+    G / (G - 1) for G items or judges, and Student's t replaces the normal (Satterthwaite's degrees of freedom). With
+    one judge only items are resampled. If there are few judges who do not differ at all, the interval is somewhat too
     wide: its coverage is up to 98 %.
 
     Returns:
-        Lower and upper end; None with fewer than two items, or if a resample has no value.
+        Lower and upper end. None with fewer than two items, or if a resample has no value.
     """
     if not values or len(values[0].items.parts) < 2:
         return [None for _ in values]
@@ -122,7 +122,7 @@ def _interval(
     if not np.isfinite(value) or not all(np.isfinite(one).mean() > 0.99 for one in draws):
         return None
     deviations = [np.where(np.isfinite(one), one - value, 0.0) for one in draws]
-    # G / (G - 1): a bootstrap of G groups has the variance of dividing by G where G - 1 is right.
+    # factor G / (G - 1), because the bootstrap variance of G groups divides by G instead of G - 1
     of_items, of_judges, of_cells = (
         float(np.mean(deviation**2)) * size / max(size - 1, 1)
         for deviation, size in zip(deviations, sizes, strict=True)
@@ -153,16 +153,16 @@ def _less(first: Statistic, second: Statistic) -> Statistic:
     )
 
 
-# -- How far judges agree: Krippendorff's alpha, and the share of pairs of judges who say the same.
+# -- Agreement of judges: Krippendorff's alpha, and the share of pairs of judges with the same answer.
 
 
 def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
     """Krippendorff's alpha (Krippendorff, 2004, ch. 11), by the ``krippendorff`` package.
 
-    ``codes`` (judges, units) are the answers as numbers; NaN if a judge did not answer.
+    ``codes`` (judges, units) are the answers as numbers, with NaN if a judge did not answer.
 
     Returns:
-        1 for perfect agreement, 0 for chance agreement; None if no unit was judged twice or all answers are equal.
+        1 for perfect agreement, 0 for chance agreement. None if no unit was judged twice or all answers are equal.
 
     Raises:
         ValueError: If the package is missing.
@@ -178,7 +178,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Share of pairs of judges who gave the same answer about a unit; None if no unit was judged twice.
+    """Share of pairs of judges who gave the same answer about a unit. None if no unit was judged twice.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666
@@ -197,7 +197,7 @@ def coded(
 ) -> Float[np.ndarray, "J U"]:
     """Answers as an array of judges and units.
 
-    ``values`` are the question's possible answers, in order; on a numeric scale, the numbers themselves are used.
+    ``values`` are the question's possible answers, in order. On a numeric scale, the answers are used as numbers.
     """
     judges = {name: at for at, name in enumerate(dict.fromkeys(judge for judge, _, _ in answers))}
     units = {name: at for at, name in enumerate(dict.fromkeys(unit for _, unit, _ in answers))}
@@ -208,21 +208,21 @@ def coded(
     return table
 
 
-# -- Do automatic measures order systems as people do?
+# -- Whether automatic metrics order systems as judges do.
 
 FEWEST = 3
 """Minimum number of systems for a correlation."""
 
 
 def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tuple[list[Correlation], str | None]:
-    """Correlations between human and automatic measures over the systems with both, matched by name.
+    """Correlations between human and automatic measures over the systems that have both, matched by name.
 
-    If judges also rated the reference, it counts as one more system, with the automatic measures of the human baseline.
+    If judges also rated the reference, it counts as a further system, with the automatic measures of the human row.
 
     Returns:
         A correlation for each pair of measures, or the reason why there is none.
     """
-    # People's own texts have the name that they have in a survey.
+    # gives the human references the name that they have in a survey
     measured = {} if automatic.human is None else {REFERENCE: automatic.human.values}
     measured |= {one.name: one.values for one in automatic.systems}
     common = [one.name for one in people.systems if one.name in measured]
@@ -271,8 +271,8 @@ def survey_results(
 ) -> SurveyResults:
     """Compute the results of a survey.
 
-    ``folder`` is the survey's folder with the key, ``answers`` are the files from judges or platforms, and
-    ``automatic`` is the ``results.json`` of ``nextword evaluate`` on the same systems.
+    ``folder`` is the survey's folder with the key. ``answers`` are the files from judges or platforms. ``automatic`` is
+    the ``results.json`` of ``nextword evaluate`` for the same systems.
 
     Raises:
         ValueError: If the survey or the key is missing, there are no valid answers, or a package is missing.
@@ -368,13 +368,13 @@ def _value(value: float, unit: str, n: int, interval: tuple[float, float] | None
 
 
 def _possible(interval: tuple[float, float], unit: str, least: float) -> tuple[float, float]:
-    """Clip an interval of a share to [0, 1], or of a difference of shares to [-1, 1] (``least=-1``)."""
+    """Limit an interval of a share to [0, 1], or of a difference of shares to [-1, 1] (``least=-1``)."""
     low, high = interval
     return (max(low, least), min(high, 1.0)) if unit.startswith("share") else interval
 
 
 def _tests(scored: list[AnswerMeasure], levels: Levels, names: list[str], resamples: int) -> list[PairRecord]:
-    """Test every pair of systems in every measure: interval over items and judges, tests over items."""
+    """Test every pair of systems in every measure. Intervals are over items and judges, tests over items."""
     pairs = [
         (one.key, first, second)
         for one in scored

@@ -1,6 +1,6 @@
 """Train and evaluate several methods under the same conditions.
 
-Data, initial checkpoint, settings, seeds and therefore batches are the same; only the method differs.
+All methods get the same data, initial checkpoint, settings and seeds, and therefore the same batches.
 """
 
 from __future__ import annotations
@@ -76,36 +76,37 @@ def compare(  # noqa: PLR0913  (its options)
     r"""Train and evaluate several heads under the same conditions; write ``results.json`` and ``report.html``.
 
     The data, the initial checkpoint, the training settings, the seeds and therefore the batches are the same for all
-    heads. Finished runs are kept: a second call with the same settings does only the unfinished runs. Heads and seeds
-    may be added. If a run fails (for instance because it diverges or runs out of memory), it is listed in
-    ``Results.failures`` and the other runs continue; a second call tries it again.
+    heads. Finished runs are kept: a second call with the same settings does only the unfinished runs. A second call may
+    also add heads and seeds. If a run fails (for instance because it diverges or runs out of memory), ``compare`` lists
+    it in ``Results.failures`` and continues with the other runs. A second call tries failed runs again.
 
     Args:
-        model: The initial checkpoint of all heads: folder, GGUF file or hub name of a language model of the task's
-            architecture; None: the task's small model, trained once.
+        model: The initial checkpoint of all heads: the folder, GGUF file or hub name of a language model with the
+            architecture that the task needs. None: a small model, which ``compare`` trains once for the task.
         data: Data of the task: a file, a folder or a hub name.
-        out: Folder for all results; the folder of another comparison is an error.
+        out: Folder for all results. A folder that has the results of another comparison raises an error.
         heads: Heads to compare, in the order of the tables: ``"head"``, ``"head/objective"`` or
             ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or a dict with more settings
             (``docs/compare.md``).
         task: Name of the task (``nextword list tasks``), or a dict with its ``name`` and settings.
         encoder: Encoder of auxiliary texts, for tasks that have such texts.
-        seeds: Training seeds; each head is trained once per seed. A seed sets batch order, dropout and new parameters.
-        start: Further settings of the initial checkpoint: ``seed`` and ``training`` of the small model.
+        seeds: Training seeds; each head is trained once per seed. A seed sets batch order, dropout and new weights.
+        start: Further settings of the initial checkpoint: ``seed``, and ``training`` for the small model.
         training: Training settings for all heads that override the task's, such as ``{"steps": 500}``.
-        second_training: Training settings of second stages that override those of the first.
-        fine_tuning: Defaults of ``training`` that replace the task's; None: fine-tuning defaults for a pretrained
-            model, the task's for a small one (``docs/train.md``).
-        states: Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained,
-            without the model (``docs/states.md``).
+        second_training: Training settings for the second stage of methods that are trained in two stages. They override
+            the settings of the first stage.
+        fine_tuning: Defaults of ``training`` that replace the task's. None: fine-tuning defaults if the model is
+            pretrained, the task's defaults if it is the small model (``docs/train.md``).
+        states: Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, on
+            these states; the model itself does not run (``docs/states.md``).
         threads: Number of CPU threads; None: torch's default.
-        keep_models: Whether to keep the trained models; without them a finished run cannot be inspected.
-        recipe: A TOML file, a built-in recipe (``nextword list recipes``), or a recipe as a dict: settings by the
-            names of these arguments, with ``methods`` for ``heads``. Arguments given in addition override the
-            recipe's; dicts are merged.
+        keep_models: Whether to keep the trained models. A finished run cannot be inspected without its model.
+        recipe: Settings under the names of these arguments, with ``methods`` for ``heads``: a TOML file, a built-in
+            recipe (``nextword list recipes``), or a dict. Arguments given in addition override the recipe's settings;
+            dicts are merged.
         progress: Watcher that receives the progress.
-        command: Command line, for the report.
-        engine: Engine that schedules the runs; None: one after another in this process.
+        command: Command line that repeats the comparison; the report shows it.
+        engine: Engine that schedules the runs. None: the runs follow one another in this process.
 
     Returns:
         All runs with their metrics, and the failed runs.
@@ -147,7 +148,7 @@ def compare(  # noqa: PLR0913  (its options)
         "threads": threads,
     }
     settings = {
-        **(recipe if isinstance(recipe, Mapping) else {}),  # keys that are not arguments
+        **(recipe if isinstance(recipe, Mapping) else {}),  # also keys that ``compare`` has no arguments for
         **{name: value for name, value in given.items() if value is not None},
         "methods": heads,
         "seeds": seeds,
@@ -184,10 +185,11 @@ def make_start(
 ) -> InitialCheckpoint:
     """Make only the initial checkpoint of a comparison in its folder, if it is missing.
 
-    Arguments and errors are those of ``compare_methods``, which then uses this checkpoint.
+    It takes the arguments of ``compare_methods`` and raises the same errors. ``compare_methods`` then uses the
+    checkpoint.
     """
     place = ComparisonFolder(folder)
-    task, config = build_task(config), place.as_begun(config)  # whose methods are checked where it is made
+    task, config = build_task(config), place.as_begun(config)
     with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), cpu_threads(config.threads):
         place.begin(config, task)
         return prepare_start(config, task, place.start, progress or Watcher())
@@ -201,7 +203,7 @@ def _do_missing_runs(
     command: str,
     engine: Engine,
 ) -> Results:
-    # in a folder that is this comparison's and nobody else's
+    # the caller has locked the folder, and has checked that it belongs to this comparison
     runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
     done = {run: record for run in runs if (record := place.finished(run.method, run.seed)) is not None}
     failed: dict[Run, FailedRun] = {}
@@ -263,7 +265,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
 
 def _save_so_far(setting: Setting, results: Results) -> None:
     results.save(setting.folder.results)
-    try:  # a page that cannot be drawn yet must not end the comparison
+    try:  # a report that cannot be made yet must not end the comparison
         _report(results, setting.folder)
     except Exception as problem:
         logger.warning("no report of the runs so far: %s", problem)

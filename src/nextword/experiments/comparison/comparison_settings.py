@@ -1,4 +1,4 @@
-"""Settings of a comparison: one task, one initial checkpoint, the same training and seeds for every method."""
+"""Settings of a comparison: a task, an initial checkpoint, and the same training and seeds for every method."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 TRAINED, RANDOM = "trained for task", "random weights for task"
-"""Origins in ``start.json`` of a small initial checkpoint that a task made."""
+"""Values of ``source`` in ``start.json`` for a small initial checkpoint that was made for a task."""
 
 
 class StartConfig(Settings):
     """The initial checkpoint of all methods."""
 
     model: str | None = None
-    """Folder, GGUF file or hub name of a language model of the task's architecture. By default the task's small model
-    is trained once."""
+    """Folder, GGUF file or hub name of a language model with the architecture that the task needs. By default the
+    task's small model, which is trained once."""
     seed: Seed = 0
     """Seed of the small model's training."""
     training: dict[str, JsonValue] = Field(default={})
@@ -39,12 +39,12 @@ class StartConfig(Settings):
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether the methods fine-tune a pretrained model: a named model other than a comparison's small one."""
+        """Whether the methods fine-tune a pretrained model, which is any named model except a task's small model."""
         return self.model is not None and not _is_small(self.model)
 
 
 def _is_small(model: str) -> bool:
-    # whether a folder has the start that a task made in a comparison (runs/xsum/start/model)
+    # whether the folder has a small model that a task made in another comparison (runs/xsum/start/model)
     record = Path(model).expanduser().parent / "start.json"
     try:
         source = str(json.loads(record.read_bytes()).get("source"))
@@ -54,7 +54,7 @@ def _is_small(model: str) -> bool:
 
 
 class CompareConfig(Settings):
-    """Settings of a comparison. The keys are those of a recipe; see docs/compare.md."""
+    """Settings of a comparison. A recipe has the same keys; see docs/compare.md."""
 
     task: str
     """Name of the task; ``nextword list tasks`` shows them. In a recipe, a table with ``name`` and settings."""
@@ -63,23 +63,23 @@ class CompareConfig(Settings):
     methods: list[Method] = Field(min_length=1)
     """Methods to compare; tables keep this order."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
-    """Training seeds; each method is trained once per seed. A seed sets batch order, dropout and new parameters."""
+    """Training seeds; each method is trained once per seed. A seed sets batch order, dropout and new weights."""
     start: StartConfig = StartConfig()
     """The initial checkpoint."""
     training: dict[str, JsonValue] = Field(default={})
     """Training settings for all methods that override the task's."""
     second_training: dict[str, JsonValue] = Field(default={})
-    """Training settings of second stages that override those of the first."""
+    """Training settings of second stages that override those of first stages."""
     states: str | None = None
-    """Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, without the
-    model."""
+    """Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, and the
+    model does not run."""
     fine_tuning: FineTuning | None = Field(default_factory=lambda given: _fine_tuning(given))
     """Defaults of ``training`` that replace the task's. By default: fine-tuning defaults for a pretrained model
-    (docs/train.md), the task's for a small one."""
+    (docs/train.md), and the task's defaults for a small model."""
     threads: int | None = Field(default=None, gt=0)
     """Number of CPU threads; by default torch's choice."""
     keep_models: bool = True
-    """Whether to keep the trained models; without them a finished run cannot be inspected."""
+    """Whether to keep the trained models. A finished run cannot be inspected without its model."""
 
     def is_fine_tuned(self, method: Method) -> bool:
         """Whether a method begins from a pretrained model."""
@@ -113,12 +113,12 @@ class CompareConfig(Settings):
 
 
 def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
-    start = given.get("start")  # absent where it is wrong, which is said
+    start = given.get("start")  # missing if it is invalid; pydantic then reports the error
     return FineTuning() if start is not None and start.is_pretrained else None
 
 
 def build_task(config: CompareConfig) -> Task:
-    """Build the task of a comparison with validated settings; ValueError if its data cannot be read."""
+    """Build the task of a comparison with validated settings. ValueError if the task cannot read its data."""
     from nextword.experiments.tasks import registry
 
     return registry.get(config.task)(task_config(config))
@@ -140,16 +140,16 @@ def _repeated(values: Iterable[Any]) -> list[Any]:
     return [value for value, count in Counter(values).items() if count > 1]
 
 
-# -- Which settings each training of a method has: those of the task or of fine-tuning, and over them what is given.
+# -- The settings of each training of a method: defaults of the task or of fine-tuning, overridden by given settings.
 
 
 def common_settings(config: CompareConfig) -> TrainingSettings:
-    """The training settings common to all methods; ValueError for an unknown setting."""
+    """The training settings that all methods have in common. ValueError for an unknown setting."""
     return _settings(config, config.fine_tuning, config.training, "training")
 
 
 def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettings]:
-    """Training settings of each stage of a method; empty for a method that is not trained."""
+    """Training settings of each stage of a method. A method that is not trained has no stages."""
     fine_tuning = config.fine_tuning if config.is_fine_tuned(method) else None
     wheres = [f"method '{method.title}': training", f"method '{method.title}': then.training"]
     stages = zip(given_settings(method, config), wheres, strict=False)
@@ -184,11 +184,11 @@ def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mappi
     return {**{name: field.default for name, field in TrainingSettings.model_fields.items()}, **chosen, **trained}
 
 
-# -- A recipe is a TOML file; ``key.path=value`` on the command line changes it.
+# -- A recipe is a TOML file. On the command line, ``key.path=value`` overrides a setting.
 
 
 def built_in() -> dict[str, str]:
-    """Built-in recipes: name and first line."""
+    """Built-in recipes by name, with the first line of each."""
     folder = resources.files("nextword.experiments") / "recipes"
     texts = {
         entry.name.removesuffix(".toml"): entry.read_text("utf-8")
@@ -220,7 +220,7 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
     [0, 1]
 
     Raises:
-        ValueError: If an override cannot be parsed, a key is unknown (the message suggests the nearest one), or a
+        ValueError: If an override cannot be parsed, a key is unknown (the message suggests the nearest known key), or a
             value is wrong.
     """
     changed = changed_recipe(recipe, overrides)

@@ -1,19 +1,19 @@
-"""The folder of a comparison: its files, its identity, and which runs are finished.
+"""The folder of a comparison: its files, the settings that identify it, and its finished runs.
 
 ```
-compare.json                      which comparison this is; the folder is refused to another one
-start/start.json, start/model/    the common start; start/counts.npz where token counts are needed
-start/backbone/                   its weights under the names of a trained model, where these link to them
-trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
-trained/<...>--then-<...>-seed<k>/ the same of a second stage
-search/<method>.json              what a method's search tried and chose
+compare.json                      settings that identify the comparison; no other comparison may use the folder
+start/start.json, start/model/    the initial checkpoint; start/counts.npz if token counts are needed
+start/backbone/                   its weights under the names of a trained model, if trained models link to them
+trained/<head-objective>-seed<k>/ outcome.json and model/, or checkpoints while the training is unfinished
+trained/<...>--then-<...>-seed<k>/ the same for a second stage
+search/<method>.json              the settings that a method's search tried and chose
 runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
-runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws;
-                                  .partial is one that is being written
-texts/                            what was measured of the texts, a file for each decoding
+runs/<method>-seed<k>/samples/    the texts that it generated, with a file for each decoding or sampling seed; the
+                                  ending .partial means that a file is unfinished
+texts/                            evaluations of the texts, with a file for each decoding
 results.json, report.html         all finished runs
 ```
-A file that marks something as finished is written last and atomically, so a process may be killed at any time.
+A file that marks something as finished is written last and atomically. So a process may be killed at any time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ComparisonFolder(ResumableFolder):
         self.results, self.report = self.path / "results.json", self.path / "report.html"
 
     def stages(self, method: Method, seed: int) -> list[Path]:
-        """Folders of a method's trainings in order; other methods may share them."""
+        """Folders of a method's trainings, in order. Other methods may share them."""
         return [self.path / "trained" / f"{stage}-seed{seed}" for stage in method.stages]
 
     def trained(self, method: Method, seed: int) -> Path:
@@ -85,7 +85,7 @@ class ComparisonFolder(ResumableFolder):
         return path.relative_to(self.path).as_posix()
 
     def as_begun(self, config: CompareConfig) -> CompareConfig:
-        """The comparison with the training defaults with which it was begun, possibly by an earlier version.
+        """The comparison with the training defaults with which it began, possibly in an earlier version of nextword.
 
         Raises:
             ValueError: If the folder's identity file cannot be read.
@@ -101,13 +101,13 @@ class ComparisonFolder(ResumableFolder):
         return config.model_copy(update={"fine_tuning": kept})
 
     def expect(self, config: CompareConfig, task: Task) -> None:
-        """Check that the folder is empty or belongs to this comparison; writes nothing.
+        """Check that the folder is empty or belongs to this comparison. Nothing is written.
 
         Methods and seeds may be added, and methods without finished runs may be changed.
 
         Raises:
-            ValueError: If the folder belongs to another comparison (the message says which keys differ) or has other
-                files.
+            ValueError: If the folder belongs to another comparison (the message names the keys that differ) or has
+                other files.
         """
         begun = self.begun()
         if begun is not None:
@@ -115,17 +115,17 @@ class ComparisonFolder(ResumableFolder):
             found = _beyond_defaults(self._with_results(begun), config)
             free = {f"task_settings.{key}" for key in task.may_change}
             if config.states is not None and found.get("states") is not None:
-                free.add("states")  # they may have moved
+                free.add("states")  # the store may have been moved
             refuse_others(self.path, self.kind, differences(found, wanted, free))
 
     def begin(self, config: CompareConfig, task: Task) -> None:
-        """Check the folder like ``expect`` and mark it as this comparison's."""
+        """Check the folder as ``expect`` does, and write that it belongs to this comparison."""
         self.expect(config, task)
         if not self.has_begun:
             self.write_manifest(fingerprint(config, task))
 
     def _with_results(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        # without the methods that have no finished run; their trainings are told apart by their names
+        # without methods that have no finished run; names of training folders depend on the method's settings
         methods = manifest.get("methods")
         if not isinstance(methods, dict):
             return manifest
@@ -135,11 +135,11 @@ class ComparisonFolder(ResumableFolder):
         try:
             name = Method.model_validate(method).slug
         except ValueError:
-            return True  # of another version
+            return True  # the method was written by another version
         return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
-        """The record of a finished run, or ``None``. A record that cannot be read is renamed."""
+        """The record of a finished run, or ``None``. If a record cannot be read, its file is renamed."""
         path = self.record(method, seed)
         if not path.exists():
             return None
@@ -184,7 +184,7 @@ class ComparisonFolder(ResumableFolder):
 
 
 def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
-    """Load a record; None if it is missing or, with a warning, cannot be read."""
+    """Load a record. None if it is missing, or (with a warning) if it cannot be read."""
     if not path.exists():
         return None
     try:
@@ -195,7 +195,7 @@ def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
 
 
 def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
-    """The identity of a comparison, with added methods and seeds."""
+    """The settings that identify a comparison, and its methods and seeds."""
     return {
         "task": config.task,
         "task_version": task.version,
@@ -212,7 +212,7 @@ def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
 
 
 def _beyond_defaults(manifest: dict[str, Any], config: CompareConfig) -> dict[str, Any]:
-    # without those settings of its training that are the defaults in any case
+    # without the training settings that are equal to the defaults
     given = manifest.get("training")
     if not isinstance(given, dict):
         return manifest
@@ -220,19 +220,18 @@ def _beyond_defaults(manifest: dict[str, Any], config: CompareConfig) -> dict[st
     return {**manifest, "training": {key: value for key, value in given.items() if value != without.get(key)}}
 
 
-# -- Whether a folder belongs to a comparison: what is written down of it at first, held against what is asked for
-# now.
+# -- Whether a folder belongs to a comparison: the settings written into it at first are compared with the current ones.
 
 MANIFEST = "compare.json"
-"""File that identifies the comparison of a folder."""
+"""Name of the file with the settings that identify the comparison."""
 MAY_GROW = ("methods", "seeds")
-"""Keys that a later call may extend, because finished runs stay valid."""
+"""Keys to which a later call may add entries, because finished runs stay valid."""
 
 
 def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
-    """Differences that prevent a comparison from resuming in a folder, one line per key.
+    """Differences that prevent a comparison from resuming in a folder, with one line per key.
 
-    ``free`` are keys, with dots, that may differ.
+    The keys in ``free``, written with dots, may differ.
 
     >>> differences({"task": "lm", "seeds": {"0": 0}}, {"task": "expand", "seeds": {"0": 0, "1": 1}})
     ['task: "lm" there, "expand" asked for']
@@ -245,7 +244,7 @@ def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] 
 
 
 def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    # with the settings that there were not yet when it was written, as they were then
+    # adds settings that did not exist when the manifest was written, with the value that they had implicitly
     defaults = plain(Method(head="softmax"))
     methods = manifest.get("methods")
     if isinstance(methods, dict):
@@ -254,7 +253,7 @@ def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dic
 
 
 def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    # with None for each setting that it lacks and is None now: not set, as it was then
+    # adds None for each setting that the manifest lacks and that has the value None now, because it was not set
     unset = {key: None for key, value in asked.items() if value is None and key not in manifest}
     inner = {
         key: _with_none(manifest[key], value)
@@ -265,6 +264,6 @@ def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any
 
 
 def _is_new_entry(key: str, manifest: dict[str, Any]) -> bool:
-    # methods.<title>... of a method (or seed) that was not there before
+    # whether the key belongs to a method or seed that the manifest does not have
     part = key.split(".")[0]
     return not any(key == f"{part}.{name}" or key.startswith(f"{part}.{name}.") for name in manifest.get(part, {}))

@@ -1,7 +1,7 @@
-"""Grid search: train a method with every combination, and use the one with the lowest validation loss for all seeds.
+"""Grid search: train a method with every combination of settings; the one with the lowest validation loss is chosen.
 
-The test split is not used. The file ``search/<method>.json`` is written after each combination, so an interrupted
-search resumes. The best combination's training is reused by the method's run with the same seed.
+All seeds use the chosen combination. The test split is not used. The file ``search/<method>.json`` is written after
+each combination, so an interrupted search resumes. The run with the search's seed reuses the chosen training.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StoredSearch(Record):
 
 
 def searched(run: Run, setting: Setting) -> Run:
-    """The run with the settings chosen by its method's search, which is run or resumed if needed.
+    """The run with the settings that its method's search chose. An unfinished search is run or resumed.
 
     Raises:
         ValueError: If no training has a validation loss.
@@ -53,7 +53,7 @@ def searched(run: Run, setting: Setting) -> Run:
 
 
 def finished_searches(setting: Setting) -> dict[str, GridSearch]:
-    """All searches of a comparison by method, possibly unfinished."""
+    """All searches of a comparison, by method. A search may be unfinished."""
     found = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
     return {title: search for title, search in found.items() if search is not None}
 
@@ -64,7 +64,7 @@ def _whole_search(method: Method, setting: Setting) -> GridSearch:
     search = _stored(method, folder)
     if search is None:
         for one in setting.config.seeds:
-            folder.forget(method, one)  # of an earlier search with another grid
+            folder.forget(method, one)  # results of an earlier search with another grid
         search = GridSearch(seed=seed, tried=[], chosen=None)
     runs = [Run(candidate, search.seed) for candidate in method.candidates]
     for number in range(len(search.tried), len(runs)):
@@ -77,7 +77,7 @@ def _whole_search(method: Method, setting: Setting) -> GridSearch:
 
 
 def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSettings:
-    # what the validation rows say of a training; one that cannot be used is recorded, not repeated
+    # the validation loss of a training; if the training failed, the failure is recorded and the training not repeated
     trained = setting.folder.trained(run.method, run.seed)
     try:
         if setting.folder.trained_outcome(trained) is None:
@@ -94,7 +94,7 @@ def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSetting
 
 
 def _drop_losers(method: Method, search: GridSearch, setting: Setting) -> None:
-    # the models of combinations that were not chosen, but for those that others need
+    # deletes the models of combinations that were not chosen, except models that other runs need
     folder, candidates = setting.folder, method.candidates
     count = len(search.tried)
     tried = {stage for one in candidates[:count] for stage in folder.stages(one, search.seed)}
@@ -110,13 +110,13 @@ def _drop_losers(method: Method, search: GridSearch, setting: Setting) -> None:
 
 
 def settled(method: Method, folder: ComparisonFolder) -> Method:
-    """The method with the settings that its search chose; unchanged if nothing is chosen."""
+    """The method with the settings that its search chose. Without a choice, the method is unchanged."""
     search = _stored(method, folder) if method.search else None
     return method if search is None or search.chosen is None else method.with_settings(search.chosen)
 
 
 def is_searched(method: Method, folder: ComparisonFolder) -> bool:
-    """Whether a method's search is finished; true without a search."""
+    """Whether a method's search is finished. True for a method without a search."""
     if not method.search:
         return True
     search = _stored(method, folder)
@@ -128,7 +128,7 @@ def _stored(method: Method, folder: ComparisonFolder) -> GridSearch | None:
     return found.search if found is not None and found.method == plain(method) else None
 
 
-# -- Nats per token of validation rows: what a search compares its trainings by, whatever they were trained for.
+# -- Nats per token of validation rows. A search compares its trainings by them, whatever the training objective is.
 
 LIKELIHOOD = "mle"
 """Objective whose loss is the negative log-likelihood under the head's whole distribution."""
@@ -137,8 +137,8 @@ LIKELIHOOD = "mle"
 def validation_nats(model: NextWordModel, rows: Any, batch_size: int, progress: Progress | None = None) -> float:
     """Mean negative log-likelihood of the labels in ``rows`` under a model whose objective is ``LIKELIHOOD``.
 
-    The likelihood is used and not the training loss, so that models with different loss weights (HistAlign's alpha) are
-    comparable. ``rows`` are those of ``Data.validation`` in the first epoch.
+    The likelihood is used instead of the training loss, so that models with different loss weights (HistAlign's alpha)
+    are comparable. ``rows`` are the rows of ``Data.validation`` in the first epoch.
 
     Returns:
         Nats per token over all tokens; NaN or infinite for a broken model.
@@ -150,7 +150,7 @@ def validation_nats(model: NextWordModel, rows: Any, batch_size: int, progress: 
     with inference_mode_of(model), torch.no_grad():
         for part in batches(range(len(rows)), batch_size, progress):
             batch = collator([rows[number] for number in part])
-            labels = batch["labels"][:, 1:] if aligned else batch["labels"]  # nothing predicts the first token of a row
+            labels = batch["labels"][:, 1:] if aligned else batch["labels"]  # no position predicts a row's first token
             tokens += int((labels != IGNORED_LABEL).sum())
             batch = {name: one.to(model.device) if hasattr(one, "to") else one for name, one in batch.items()}
             sums.append(float(model(**batch, num_items_in_batch=1).loss))

@@ -65,24 +65,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PRECISION = torch.float32
-"""Precision of every start, whatever that of the named model is."""
+"""Precision of every initial checkpoint, even if the named model has another precision."""
 
 PLAIN_HEAD = "softmax"
-"""Objective with which the task's small model is trained."""
+"""Head with which the task's small model is trained."""
 
 MOST_ROUNDS = 4
-"""Maximum number of training rounds, after which the checkpoint is used in any case."""
+"""Maximum number of training rounds. After these the checkpoint is used even if the model has not learned enough."""
 
 
 class InitialCheckpointRecord(Record):
     """Record of the initial checkpoint: origin, checksum and size."""
 
     source: str
-    """Folder, hub name, or how it was trained."""
+    """Folder or hub name, or a description of the model's training."""
     sha256: str
     """Checksum over all weight files, in the order of their names."""
     parameters: int
-    """Number of parameters, tied ones counted once."""
+    """Number of parameters. Tied parameters count once."""
     fingerprint: str | None = None
     """Fingerprint of the weights, as in stores of states; None in records of earlier versions."""
     training: TrainingOutcome | None = None
@@ -115,18 +115,18 @@ class InitialCheckpoint:
     pretrained: bool = False
     """Whether the checkpoint is a pretrained model that is fine-tuned."""
     normalize: bool = True
-    """Whether ``+mi`` then normalises hidden states, unless its spec says it."""
+    """Whether ``+mi`` normalises hidden states of a pretrained model, unless its spec sets this."""
 
     def backbone(self) -> PreTrainedModel:
         """Load a new copy of the model, in float32."""
         return _plain_model(str(self.folder / "model"), self.architecture)
 
     def filled(self, head: HeadSpec) -> HeadSpec:
-        """The head with the counts of the training text, if it needs counts and names none."""
+        """The head with the counts of the training text, if the head needs counts and has none."""
         return with_counts(head, self.counts)
 
     def attached(self, method: Method, seed: int) -> Any:
-        """Make the model of a method for its training; its new parameters depend on ``seed`` only."""
+        """Make the model of a method for its training. Its new parameters depend only on ``seed``."""
         if method.from_scratch:
             set_seed(seed)
             backbone = self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=PRECISION))
@@ -137,11 +137,11 @@ class InitialCheckpoint:
         return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained, self.normalize)
 
     def parameters(self, model: NextWordModel) -> int:
-        """Parameters of a model that begins from it, tied ones counted once."""
+        """Number of parameters of a model that begins from the checkpoint. Tied parameters count once."""
         return sum(parameter.numel() for parameter in model.parameters())
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Writes a trained model to a folder, as ``save_pretrained``."""
+        """Writes a trained model to a folder, as ``save_pretrained`` does."""
         model.save_pretrained(folder)
 
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
@@ -153,22 +153,22 @@ class InitialCheckpoint:
         return load(folder)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
-        """The model with its backbone, which reads any text and generates."""
+        """The model with its backbone, so that it can read any text and generate."""
         return model
 
     @property
     def stored(self) -> dict[str, JsonValue] | None:
-        """Facts about the stored states, for the record of a run; None: training runs the model."""
+        """Facts about the stored states, for the record of a run. None if the training runs the model."""
         return None
 
 
 def prepare_start(
     config: CompareConfig, task: Task, folder: Path, stages: Watcher, unfinished: bool = True
 ) -> InitialCheckpoint:
-    """Prepare the initial checkpoint in ``folder``: load or train it if it is not complete.
+    """Prepare the initial checkpoint in ``folder``. If it is not complete, load or train it.
 
-    Every method is attached once before any training, so that a wrong spec is found within seconds; if the checkpoint
-    is complete, only if there are ``unfinished`` runs.
+    Every method is attached once before any training, so that a wrong spec is found within seconds. If the checkpoint
+    is complete, this is done only if there are ``unfinished`` runs.
 
     Raises:
         ValueError: If a head or objective does not exist or does not fit, or the model is not a plain model of the
@@ -178,7 +178,7 @@ def prepare_start(
     if done is None:
         shutil.rmtree(folder / "model", ignore_errors=True)
         for name in (COUNTS, TEST_COUNTS):
-            (folder / name).unlink(missing_ok=True)  # perhaps of another tokenizer
+            (folder / name).unlink(missing_ok=True)  # the file may be of another tokenizer
         done = _made(config, task, folder, stages)
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
@@ -238,7 +238,7 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> I
                 rows = pretraining.dataset
                 outcome = fit(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
             except DivergedError as problem:
-                shutil.rmtree(folder / "training")  # nothing to continue from, and the settings may change
+                shutil.rmtree(folder / "training")  # it cannot be continued, and the next call may change the settings
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
         model = whole_model(model, round_folder)
         done = outcome if done is None else done.followed_by(outcome)
@@ -254,14 +254,14 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> I
 def _to_check(
     backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: CompareConfig, scratch: Path
 ) -> PreTrainedModel:
-    # the model that methods are checked on; from stored states the backbone runs once, not once for each method
+    # the model on which methods are checked; with stored states the backbone runs only once for all methods
     if config.states is None or any(method.generation for method in config.methods):
         return backbone
     settings = StatesSettings(layers=most_layers(config))
     try:
         build_states(OpenedModel.of(backbone, tokenizer), [], scratch, settings)
     except ValueError:
-        return backbone  # the method that does not fit it is to be named
+        return backbone  # so that the check names the method that does not fit
     return StoredBackbone.open(scratch)
 
 
@@ -278,11 +278,11 @@ class InitialModel:
     """The source of an initial checkpoint: the named model, or the task's small model before its training.
 
     Attributes:
-        tokenizer: Its tokenizer, with the tokens that the task adds.
-        pretraining: Training of the task's small model; None: a model is named.
+        tokenizer: The model's tokenizer, with the tokens that the task adds.
+        pretraining: Training of the task's small model; None if a model is named.
 
     Raises:
-        ValueError: If the model does not exist, or the task cannot be run on it.
+        ValueError: If the model does not exist, or if the task cannot use it.
     """
 
     def __init__(self, config: CompareConfig, task: Task, scratch: Path | None = None) -> None:
@@ -296,7 +296,7 @@ class InitialModel:
             self._loaded, self.tokenizer = self._given()
 
     def backbone(self) -> PreTrainedModel:
-        """Load a new copy in float32; for the task's small model, with random weights."""
+        """Load a new copy in float32. The task's small model has random weights."""
         if self.pretraining is None:
             model, self._loaded = self._loaded, None
             return model or self._given()[0]
@@ -357,8 +357,7 @@ def _sha256(folder: Path) -> str:
     return digest.hexdigest()
 
 
-# -- How often each token occurs in a task's training data, for heads and measures that go by it, and in its test
-# data.
+# -- How often each token occurs in a task's training data and test data, for heads and metrics that need counts.
 
 COUNTS = "counts.npz"
 """File with the counts of the training data."""
@@ -369,10 +368,10 @@ TEST_COUNTS = "test-counts.npz"
 def needed_counts(
     methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
-    """The counts file of the training data, created if missing; ``None`` if no head or metric needs it.
+    """The counts file of the training data, created if missing. ``None`` if no head or metric needs it.
 
     Raises:
-        ValueError: If a head names counts that were made with another tokenizer.
+        ValueError: If a head has counts that were made with another tokenizer.
     """
     heads = [(method, head) for method in methods for head in (method.head, method.trained_head)]
     for method, head in heads:
@@ -384,7 +383,7 @@ def needed_counts(
 
 
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
-    """The counts file of the test data, created if missing; ``None`` if no metric needs it."""
+    """The counts file of the test data, created if missing. ``None`` if no metric needs it."""
     text = task.data.test_text()
     if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
         return None

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 CORPUS = "corpus"
 """Setting of a metric that names a text to count."""
 MODEL, START = "model", "start"
-"""Setting of a metric that names its model, and the value that means the comparison's initial checkpoint."""
+"""Setting of a metric that names a model, and its value for the comparison's initial checkpoint."""
 
 
 class MeasuredTexts(Record):
-    """Evaluation of the texts of one decoding, with a checksum of its files and settings."""
+    """Evaluation of the texts of one decoding, with a checksum of files and settings."""
 
     key: str
     """Checksum of files, settings and library version."""
@@ -59,7 +59,7 @@ class MeasuredTexts(Record):
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """Evaluations of the texts of all runs, by title of the decoding; systems are methods.
+    """Evaluations of the texts of all runs, by the title of the decoding. Each system is a method.
 
     The files of a method are in the order of its seeds.
     """
@@ -82,7 +82,7 @@ def _evaluate_config(
     ordered = {
         method.title: models[method.title] if method.trained else _distinct(models[method.title])
         for method in setting.config.methods
-        if method.title in models  # all of its runs may have failed
+        if method.title in models  # a method is missing if all of its runs have failed
     }
     tokenizer = setting.start.tokenizer
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
@@ -96,13 +96,13 @@ def _evaluate_config(
 
 
 def _distinct(models: Sequence[list[Path]]) -> list[list[Path]]:
-    # but for those that wrote the same as an earlier one: what nobody trained is the same with every seed
+    # without models whose texts equal an earlier model's: a method without training writes the same with every seed
     return list({tuple(file.read_bytes() for file in files): files for files in reversed(models)}.values())[::-1]
 
 
 def _with_files_of_start(metric: str | dict[str, Any], setting: Setting) -> str | dict[str, Any]:
-    # what the start's folder has for it: the start itself, where it asks a model called "start"; the counts of the
-    # training text, where it goes by counts and names none; or those of the test text
+    # Fills in files of the initial checkpoint's folder: the checkpoint itself for a model named "start", the counts of
+    # the training text for a metric that needs counts and has none, or the counts of the test text.
     config, start = parse_metric(metric), setting.start
     if getattr(config, MODEL, None) == START:
         return {**config.model_dump(mode="json"), MODEL: str(setting.folder.start / "model")}
@@ -136,7 +136,7 @@ def _key(config: EvaluateConfig, setting: Setting) -> str:
 
 
 def _with_relative_paths(value: Any, folder: ComparisonFolder) -> Any:
-    # relative to results.json
+    # paths relative to the folder of results.json
     if isinstance(value, dict):
         return {key: _with_relative_paths(inner, folder) for key, inner in value.items()}
     if isinstance(value, list):
@@ -148,7 +148,7 @@ def _with_relative_paths(value: Any, folder: ComparisonFolder) -> Any:
 class _Share:
     """Converts the progress of an evaluation to one share from 0 to 1.
 
-    Half is for reading samples, half for computing the metrics of each file and of the human references.
+    Reading samples is one half. Computing the metrics of each file and of the human references is the other half.
     """
 
     def __init__(self, config: EvaluateConfig, advanced: Callable[[float], None]) -> None:
@@ -167,20 +167,19 @@ class _Share:
         self._advanced(min(share / 2, 1.0))
 
 
-# -- A few prompts with what people and every method wrote after them, and what marks say of it (F2-Softmax, table 4).
+# -- A few prompts with the human reference and every method's text, with marks as in F2-Softmax, table 4.
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-"""The replacement character, which decoding gives for an incomplete character."""
+"""The replacement character, which decoding inserts for an incomplete character."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
-"""Pattern of a word, such as "Boulter's" or "co-starred"; its first letter shows whether it is a name."""
+"""Pattern of a word, such as "Boulter's" or "co-starred". The first letter shows whether the word is a name."""
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """Texts after the first prompts: of the first seed, the first sampling decoding, and its first sampling seed.
+    """Texts after the first prompts, from the first seed, the first sampling decoding and its first sampling seed.
 
-    If texts were generated both without and with a prompt, both are shown. The choice of prompts does not depend on the
-    texts.
+    If there are texts with and without a prompt, both are shown. The choice of prompts does not depend on the texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:
@@ -236,10 +235,10 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """Split a text into spans with the same marks, as in F2-Softmax's table 4.
+    """Split a text into spans. All tokens of a span have the same marks, as in F2-Softmax, table 4.
 
-    ``rare`` (V,) is whether each token id is very rare; larger ids have count 0 and are rare. The text may copy from
-    ``source``.
+    ``rare`` (V,) is whether each token id is very rare. Larger ids have count 0 and are rare. The text may have copied
+    from ``source``.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
     is_repeated = [token in ids[:position] for position, token in enumerate(ids)]
@@ -265,14 +264,14 @@ def marked_text(
 
 
 def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range) -> bool:
-    # stretches begin and end with a letter
+    # every stretch begins and ends with a letter
     return any(first < letters.stop and letters.start < end for first, end in stretches)
 
 
 def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:
-    # The places of each token's characters in the whole text, and its position among the tokens. Tokens that share a
-    # character are one piece. Longer and longer beginnings are decoded, since a token's text may depend on what stands
-    # before it.
+    # The range of each token's characters in the whole text, and its position among the tokens. Tokens that share a
+    # character are one piece. Ever longer beginnings of the text are decoded, because a token's text may depend on the
+    # text before it.
     begin = written = 0
     for end in range(1, len(ids) + 1):
         text = whole if end == len(ids) else decoded(tokenizer, ids[:end])

@@ -16,17 +16,17 @@ from nextword.settings.config import Seed, Settings, validated
 from nextword.settings.overrides import with_values
 
 TEST_TIME_OBJECTIVE = "mle"
-"""Objective of a head that is only attached after training, where it is not used."""
+"""Objective of a head that is attached only after training. The objective then has no effect."""
 
 DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
-"""Arguments of ``generate`` that the task's decodings set."""
+"""Arguments of ``generate`` that the decodings of a task set."""
 
 SEARCHED = ("head", "objective", "conditioner", "training", "then")
-"""Components whose settings a search may choose: those that affect training."""
+"""Settings, each with all its parts, from which a search may choose, because they affect training."""
 
 
 class Stage(Settings):
-    """A second training of the same model with another objective; optimiser and learning rate are reset."""
+    """A second training of the same model with another objective. Optimiser and learning rate begin anew."""
 
     objective: str | dict[str, JsonValue] = Field(min_length=1)
     """Objective spec, or its settings as a table."""
@@ -35,7 +35,7 @@ class Stage(Settings):
 
 
 class Method(MethodSettings):
-    """A head with its objective. A string is the short form ``head/objective/conditioner``; later parts are optional.
+    """A head with its objective. Its short form is the string ``head/objective/conditioner``; later parts are optional.
 
     >>> Method.model_validate("cache/histalign").objective
     'histalign'
@@ -48,25 +48,25 @@ class Method(MethodSettings):
     """
 
     label: str | None = None
-    """Name in tables and figures; by default made from the specs."""
+    """Name in tables and figures. By default it is made from the specs."""
     trained_as: str | None = None
-    """Head spec used in training, if ``head`` is used only at test time and replaces it afterwards."""
+    """Head spec in training, if ``head`` is used only at test time and then replaces it."""
     from_scratch: bool = False
-    """Whether to begin from random weights (by the seed) instead of the initial checkpoint's weights."""
+    """Whether to begin from random weights, which depend on the seed, instead of the initial checkpoint's weights."""
     trained: bool = True
-    """Whether it is trained. If not, it is evaluated as attached to the initial checkpoint, such as GPT-2 itself."""
+    """Whether the method is trained. If not, its head is evaluated on the initial checkpoint, for instance on GPT-2."""
     then: Stage | None = None
-    """A second training after the first, which methods with the same head and objective share."""
+    """A second training after the first. Methods with the same head and objective share the first."""
     tune: bool | None = None
-    """Whether the head's evaluation-time settings (a cache's temperature and weight) are chosen on validation data; by
+    """Whether the head's test-time settings (a cache's temperature and weight) are chosen on validation data. By
     default only if the head was not trained."""
     generation: dict[str, JsonValue] = Field(default={})
-    """Arguments of ``generate`` for this method's texts in addition to those of the decoding, for instance
+    """Arguments of ``generate`` for this method's texts in addition to the arguments of the decoding, for instance
     ``{decoupled = false}``."""
     note: str | None = None
     """Note on this method for the report."""
     search: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(default={})
-    """Grid search: values of settings. The combination with the lowest validation loss is used for all seeds:
+    """Grid search: the values to try for each setting. All seeds use the combination with the lowest validation loss:
     ``{"training.learning_rate" = [1e-5, 3e-5], "objective.alpha" = [0.5, 1.0]}``."""
     search_seed: Seed | None = None
     """Training seed of the search; none: the first seed of the comparison."""
@@ -103,7 +103,7 @@ class Method(MethodSettings):
         return self
 
     def __hash__(self) -> int:
-        return hash(self.title)  # tables in it cannot be hashed
+        return hash(self.title)  # the method itself may have dictionaries, which cannot be hashed
 
     def expect_known_names(self) -> None:
         """Raise ValueError, with the nearest known name, if a head, objective or conditioner does not exist."""
@@ -122,7 +122,7 @@ class Method(MethodSettings):
 
     @property
     def combinations(self) -> list[dict[str, JsonValue]]:
-        """Combinations of the search: settings by path; one empty combination without a search.
+        """Combinations of the search, as settings by path. Without a search there is one empty combination.
 
         >>> method = Method(head="softmax", search={"training.learning_rate": [1e-5, 3e-5], "training.steps": [10]})
         >>> method.combinations[1]
@@ -132,7 +132,7 @@ class Method(MethodSettings):
 
     @property
     def candidates(self) -> list[Method]:
-        """The methods of the search, each with its own name; the method itself without a search."""
+        """The methods of the search, each with its own name. Without a search only the method itself."""
         if not self.search:
             return [self]
         found = []
@@ -152,7 +152,7 @@ class Method(MethodSettings):
 
     @property
     def objectives(self) -> list[str | dict[str, JsonValue]]:
-        """The objectives of its stages, in order."""
+        """The objectives of the method's stages, in order."""
         return [self.objective, *([self.then.objective] if self.then else [])]
 
     @property
@@ -162,7 +162,7 @@ class Method(MethodSettings):
 
     @property
     def title(self) -> str:
-        """The label, or one made from the specs."""
+        """The label, or a name made from the specs."""
         if self.label:
             return self.label
         title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective_spec}"
@@ -180,7 +180,7 @@ class Method(MethodSettings):
 
     @property
     def is_tuned(self) -> bool:
-        """Whether evaluation-time settings are chosen on validation data."""
+        """Whether test-time settings are chosen on validation data."""
         return self.trained_as is not None or not self.trained if self.tune is None else self.tune
 
     @property
@@ -190,11 +190,11 @@ class Method(MethodSettings):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Folder names of its trainings, the last with the trained model; equal names mean a shared training."""
+        """Folder names of the method's trainings; the last has the trained model. Equal names: a shared training."""
         conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
-        objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective_spec)  # a rate of .1 is not one of 1
+        objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective_spec)  # otherwise .1 and 1 give the same name
         objective += _mark(self.objective)
         head = f"{self.trained_as or self.spec}{_mark(self.trained_head)}"
         first = slug(f"{head} {objective}{conditioner}{scratch}{training}")
@@ -216,7 +216,7 @@ def slug(text: str) -> str:
 
 
 def _mark(part: str | dict[str, JsonValue]) -> str:
-    # parts whose text as a folder name may be the same are told apart: gate_bias=-1 and gate_bias=1
+    # distinguishes parts that would give the same folder name, such as gate_bias=-1 and gate_bias=1
     return f" {_short_hash(part)}" if isinstance(part, dict) or "=" in part else ""
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 SECOND = 2**31
-"""Added to the seed in a second stage, so that the order of batches differs from the first."""
+"""Added to the seed in a second stage, so that the order of batches differs from that of the first stage."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,18 @@ class Setting:
         return TaskRows(self.task.data, self.start.tokenizer)
 
     def beginning_from(self, start: InitialCheckpoint) -> Setting:
-        """The same setting with another form of the initial checkpoint; tokenized rows are reused."""
+        """The same setting with another form of the initial checkpoint. Tokenized rows are reused."""
         made = replace(self, start=start)
         vars(made)["rows"] = self.rows
         return made
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
-    """Do the unfinished part of a run, and write its record last."""
+    """Do the unfinished parts of a run, and write its record last."""
     method, folder = run.method, setting.folder
     outcome = folder.trained_outcome(folder.trained(method, run.seed))
     if outcome is None:
-        folder.forget(method, run.seed)  # another training may give another model
+        folder.forget(method, run.seed)  # a new training may give another model
         outcome = train_stages(run, setting)
     model = _load_trained(run, setting)
     set_seed(run.seed)
@@ -131,7 +131,7 @@ def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
     first, *second = setting.folder.stages(method, run.seed)
     settings = stage_settings(method, setting.config)
     before = setting.folder.trained_outcome(first)
-    # models have no name here: the first is gone before the second is loaded
+    # models are passed without a variable, so that the first is freed before the second is loaded
     if before is None and method.trained:
         before = _train_stage(run, setting, first, settings[0], setting.start.attached(method, run.seed))
     elif before is None:
@@ -154,7 +154,7 @@ def _train_stage(
     model: NextWordModel,
     before: TrainingOutcome | None = None,
 ) -> TrainingOutcome:
-    # the outcome counts the stage before, too
+    # the outcome includes the stage before
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
     validated, rows = settings.evaluate_every is not None, setting.rows
     encoded = rows.encoded(model, validated, partial(setting.stages, "auxiliary texts", "encoding"))
@@ -187,7 +187,7 @@ def _save(setting: Setting, stage: Path, model: NextWordModel, outcome: Training
 
 
 def _load_trained(run: Run, setting: Setting) -> Any:
-    # the saved model, so that a user who loads the folder gets this very one
+    # the model as it was saved, so that a user who loads the folder gets the measured model
     method = run.method
     model = setting.start.measured(setting.folder.trained(method, run.seed) / "model", setting.task)
     if method.trained_as:
@@ -198,12 +198,12 @@ def _load_trained(run: Run, setting: Setting) -> Any:
 
 
 def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
-    # the model is left with what was tuned
+    # afterwards the model has the settings that were chosen on validation data
     method, path = run.method, setting.folder.measured(run.method, run.seed)
     try:
         measured = Measured.load(path)
     except ValueError:
-        pass  # not there, or of another version
+        pass  # the record does not exist, or another version wrote it
     else:
         if measured.tuned:
             model.configure_head(**measured.tuned)
@@ -217,7 +217,7 @@ def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
     measured = Measured(evaluation=evaluation, tuned=tuned)
     if setting.task.writes is not None:
-        setting.folder.forget(method, run.seed)  # texts that were not written after this measurement
+        setting.folder.forget(method, run.seed)  # deletes texts of an earlier model
         measured.save(path)
     return measured
 

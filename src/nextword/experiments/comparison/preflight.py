@@ -1,4 +1,4 @@
-"""Check a comparison before training: attach every method once, so that a mistake is found within seconds."""
+"""Check a comparison before training. Every method is attached once, so that a mistake is found within seconds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 def checked_task(config: CompareConfig) -> Task:
-    """Build the task of a comparison and run all checks that need no model; ValueError for a mistake."""
+    """Build the task of a comparison and run all checks that need no model. ValueError for a mistake."""
     config.expect_known_names()
     task = build_task(config)
     check_settings(config, task)
@@ -59,9 +59,9 @@ def check_settings(config: CompareConfig, task: Task) -> None:
 
     Raises:
         ValueError: If a training setting is unknown, a package is missing, a conditioner has no text, generated texts
-            cannot be evaluated, or a method cannot be trained from stored states but should be.
+            cannot be evaluated, or a method needs the model for its training although states are stored.
     """
-    common_settings(config)  # those that all methods have in common
+    common_settings(config)
     for method in all_candidates(config):
         for settings in stage_settings(method, config):
             expect_available(settings)
@@ -75,7 +75,7 @@ def check_settings(config: CompareConfig, task: Task) -> None:
 
 
 def _expect_stored_methods(config: CompareConfig, states: str, task: Task) -> None:
-    # a folder that is a store or may become one, and methods that leave the states as they are
+    # the folder must be a store or empty, and no method may change the states
     folder = Path(states).expanduser()
     is_store = any((folder / name).is_file() for name in (MANIFEST, BEGUN))
     if not is_store and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -103,7 +103,7 @@ def _expect_stored_methods(config: CompareConfig, states: str, task: Task) -> No
 
 
 AGAINST = "against"
-"""Setting of a metric that names the text to compare with; ``test`` means the test data."""
+"""Setting of a metric that names the text to compare with. The value ``test`` means the test data."""
 
 
 def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
@@ -126,7 +126,7 @@ def _expect_measurable(task: Task, texts: Texts, methods: Iterable[Method]) -> N
 
 
 def all_candidates(config: CompareConfig) -> list[Method]:
-    """The methods of a comparison; a method with a search is replaced by its candidates."""
+    """The methods of a comparison. A method with a search is replaced by its candidates."""
     return [candidate for method in config.methods for candidate in method.candidates]
 
 
@@ -142,7 +142,7 @@ def read_layers(method: Method) -> int:
 
 
 def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
-    """The encoder of the task's auxiliary texts; ``None`` if no method has a conditioner.
+    """The encoder of the task's auxiliary texts. ``None`` if no method has a conditioner.
 
     Raises:
         ValueError: If a method has a conditioner, but the task has no auxiliary text or encoder.
@@ -160,7 +160,7 @@ def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
 
 
 def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, counts: Path | None) -> None:
-    """Build each method on a copy of the initial checkpoint, and generate two tokens if it has generation arguments.
+    """Build each method on a copy of the initial checkpoint. If it has generation arguments, generate two tokens.
 
     Raises:
         ValueError: If a method does not fit the initial checkpoint, or a learning rate names an unknown group.
@@ -184,7 +184,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
                         harsh |= dict.fromkeys(harsh_rates(settings, groups))
             if method.trained_as:
                 model = attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
-            if method.generation and not isinstance(backbone, StoredBackbone):  # which reads known texts
+            if method.generation and not isinstance(backbone, StoredBackbone):  # a stored backbone cannot generate
                 _check_generation(model, method, task)
         except ValueError as problem:
             raise ValueError(f"method '{method.title}': {problem}") from problem
@@ -208,8 +208,8 @@ def build_method(
 ) -> Any:
     """Make a method's model for one training stage, on this backbone.
 
-    ``counts`` are for a head that needs token counts and names none. On a ``pretrained`` backbone, a head uses its
-    fine-tuning defaults and not the published ones; without ``normalize``, ``+mi`` then does not normalise.
+    ``counts`` is the file for a head that needs token counts and has none. On a ``pretrained`` backbone, a head has
+    its fine-tuning defaults instead of the published ones; without ``normalize``, ``+mi`` then does not normalise.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}
@@ -220,7 +220,7 @@ def build_method(
 
 
 def _check_generation(model: NextWordModel, method: Method, task: Task) -> None:
-    # writes two tokens, since generate alone knows which arguments it takes
+    # generates two tokens, because only generate knows which arguments it accepts
     if task.writes is None:
         raise ValueError("generation: must be left out, because this task generates no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)

@@ -1,6 +1,6 @@
-"""One store of the start's states, from which the heads of all methods and seeds are trained.
+"""One store with states of the initial checkpoint, from which the heads of all methods and seeds are trained.
 
-The store is built where it is missing. Trainings do not load the backbone, and saved models link to one copy of its
+The store is built if it is missing. Trainings do not load the backbone, and saved models link to one copy of its
 weights.
 """
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 USED = "states.json"
-"""File of the start's folder that describes the store of its runs."""
+"""File in the folder of the initial checkpoint that describes the store of its runs."""
 
 SHARED = "backbone"
-"""Subfolder of the start's folder with the backbone's weights, to which saved models link."""
+"""Subfolder of this folder with the backbone's weights, to which saved models link."""
 
 FIXED = ("model_fingerprint", "precision")
 """Facts of a store that must be the same in all calls of a comparison."""
@@ -51,7 +51,7 @@ FIXED = ("model_fingerprint", "precision")
 
 @dataclass(frozen=True)
 class StoredStart(InitialCheckpoint):
-    """An initial checkpoint whose states are stored, so that the model need not compute them.
+    """An initial checkpoint with stored states, so that the model does not compute them in training.
 
     Attributes:
         states: Folder of the store.
@@ -64,25 +64,25 @@ class StoredStart(InitialCheckpoint):
         return StoredBackbone.open(self.states, PRECISION)
 
     def parameters(self, model: NextWordModel) -> int:
-        """Parameters of the whole model, whose backbone is not loaded."""
+        """Number of parameters of the whole model. Its backbone is not loaded."""
         own = [one for name, one in model.named_parameters() if not name.startswith(BACKBONE)]
         return self.record.parameters + sum(one.numel() for one in own)
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Writes the head, and links to the backbone's weights; copies them if the disk has no hard links."""
-        model.config.dtype = model.dtype  # a training may have changed it
+        """Writes the head, and links to the backbone's weights. Without hard links on the disk they are copied."""
+        model.config.dtype = model.dtype  # the training may have changed the precision
         write_ordinary(model, str(self.folder / "model"), folder, self.folder / SHARED)
 
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
         """The saved head on stored states."""
         config: Any = AutoConfig.from_pretrained(folder)
         backbone = StoredBackbone.open(self.states, config.dtype)
-        model = attach_to_train(backbone, config.head, objective or config.objective)  # which warns of no start
+        model = attach_to_train(backbone, config.head, objective or config.objective)
         model.next_word_head.load_state_dict(_weights(folder, "next_word_head."))
         return model.eval()
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:
-        """The saved head on stored states if the task measures running text, else the whole model."""
+        """The saved head on stored states if the task measures running text, otherwise the whole model."""
         return self.saved(folder) if isinstance(task, WindowTask) else super().measured(folder, task)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
@@ -116,11 +116,11 @@ def is_stored(config: CompareConfig) -> bool:
 
 
 def stored_start(setting: Setting, states: str, command: str) -> StoredStart:
-    """The initial checkpoint with its store; builds the store, or resumes its build, if it is not finished.
+    """The initial checkpoint with its store. An unfinished store is built, or its build is resumed.
 
     Raises:
-        ValueError: The store is of another model or of other rows, lacks layers that a head reads, or has another
-            precision than in earlier calls.
+        ValueError: If the store has the states of another model or other rows, lacks layers that a head reads, or has
+            another precision than in earlier calls.
     """
     folder, start = Path(states).expanduser(), setting.start
     was_there = is_stored(setting.config)
@@ -153,7 +153,7 @@ def _build(setting: Setting, folder: Path, command: str) -> StatesManifest:
 
 
 def _task_of_training(config: CompareConfig) -> dict[str, Any]:
-    # the same as ``nextword train`` and ``states build`` call it, which write no texts
+    # the same description as in ``nextword train`` and ``states build``, which generate no texts
     from nextword.experiments.tasks import registry
 
     settings = {key: value for key, value in config.task_settings.items() if key != "generation"}

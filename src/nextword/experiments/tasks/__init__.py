@@ -1,6 +1,6 @@
-"""Tasks: each reads data and provides training rows and measurements. ``task.py`` has the base class.
+"""Tasks. Each reads data and provides training rows and measurements. ``task.py`` has the base class.
 
-Every module here is imported, so a new file with a registered class is found automatically.
+Every module here is imported. So the class in a new file is found automatically if it is registered.
 """
 
 from __future__ import annotations

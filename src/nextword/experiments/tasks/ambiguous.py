@@ -1,14 +1,14 @@
 """The Ambiguous Template task: does a model rank two words of the prompt above their analogues?
 
-The data is prompts, each with two correct next words and two wrong ones:
+Each prompt has two correct next words and two wrong ones:
 
     "Last night the king and the woman came to dinner, and afterwards I walked home with the"
     right: king, woman; wrong: queen, man
 
 Source: Chang & McCallum (2022), as used by HistAlign (Wan et al., 2023), sections 5.1, 5.3 and 6.1, tables 1 and 9.
-Differs from the published data: each pair of a relation is in one split only, so that no test pair is in the training
-data (the released split repeats about 31 % of its test examples in training); quadruples are unordered, so that no
-prompt occurs twice; the wording is ours; the lexicon is embedded, so that no download is needed.
+Differences from the published data: Each pair of a relation is in only one split, so that no test pair is in the
+training data (the released split repeats about 31 % of its test examples in training). Quadruples are unordered, so
+that no prompt occurs twice. The wording is ours. The lexicon is part of the package and needs no download.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class AmbiguousStartConfig(StartSettings):
     """The tiny model that replaces a pretrained model, and its training on generated text."""
 
     family: Literal["gpt2", "llama"] = "gpt2"
-    """Architecture; a llama has an untied output layer, like the published models."""
+    """Architecture. The output layer of ``llama`` is untied, as in the published models."""
     n_layer: int = Field(default=2, ge=1, le=1000)
     """Number of transformer layers."""
     n_embd: int = Field(default=64, ge=4, le=100_000)
-    """Width of the hidden states; the rank of a softmax is at most this plus one."""
+    """Width of the hidden states. The rank of a softmax is at most this width plus one."""
     n_head: int = Field(default=4, ge=1)
     """Number of attention heads; must divide n_embd."""
     documents: int = Field(default=20_000, ge=100, le=10_000_000)
@@ -72,7 +72,7 @@ class AmbiguousStartConfig(StartSettings):
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps per training round."""
     knows: float = Field(default=0.95, ge=0, le=1)
-    """Share of each relation's statements that the model must complete; training rounds are repeated until it does."""
+    """Share of each relation's statements that the model must complete. Training rounds are repeated until it does."""
     batch_size: int = Field(default=16, ge=1)
     """Rows per step."""
     learning_rate: float = Field(default=3e-3, gt=0)
@@ -99,35 +99,35 @@ class AmbiguousStartConfig(StartSettings):
 
 
 class AmbiguousConfig(Settings):
-    """Settings of the task; the defaults need no file."""
+    """Settings of the task. With the defaults it needs no file."""
 
     analogies: str | None = None
-    """Path of the Google analogy file questions-words.txt; none: the embedded lexicon."""
+    """Path of the Google analogy file questions-words.txt; none: the lexicon of the package."""
     templates: Literal["ours", "paper"] = "ours"
-    """Wording of the prompts; "paper": the templates that HistAlign prints, completed with ours."""
+    """Wording of the prompts; "paper": the templates that the HistAlign paper prints, and ours where it has none."""
     train_share: float = Field(default=0.5, gt=0, lt=1)
     """Share of each relation's pairs for training."""
     validation_share: float = Field(default=0.15, gt=0, lt=1)
-    """Share of each relation's pairs for validation; the rest is for testing."""
+    """Share of each relation's pairs for validation. The remaining pairs are for testing."""
     split_seed: Seed = 0
     """Seed of the split and of the sampling of prompts."""
     train_prompts: int = Field(default=2000, ge=1)
-    """Maximum number of training prompts; each gives two examples, one per correct word."""
+    """Maximum number of training prompts. Each gives two examples, one per correct word."""
     validation_prompts: int = Field(default=200, ge=2)
     """Maximum number of validation prompts."""
     test_prompts: int = Field(default=500, ge=2)
     """Maximum number of test prompts."""
     pairs: int = Field(default=1, ge=1, le=14)
-    """Number of word pairs that a prompt names, each with a person; the question is about one person."""
+    """Number of word pairs that a prompt names, each with a person. The question is about one of these people."""
     distractors: int = Field(default=0, ge=0, le=100)
     """Number of stories about other words, placed among the pairs before the question."""
     noise: float = Field(default=0.0, ge=0, lt=1)
     """Share of the training prompts whose labels are replaced by other words, which are not in the prompt."""
     probes: str | None = None
-    """Prompts that list words, to probe the model: "papers" (prompts of the papers), or the path of a TOML file like
-    src/nextword/inference/scoring/paper_probes.toml; none: lists of words of the test pairs."""
+    """Prompts that list words, to probe the model: "papers" (the prompts printed in the papers), or the path of a TOML
+    file like src/nextword/inference/scoring/paper_probes.toml; none: lists of words from the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
-    """Maximum number of rows of the log-probability matrix, above the hidden size; by default as in the paper."""
+    """Maximum number of rows of the log-probability matrix, above the hidden size. The default is that of HistAlign."""
     batch_size: int = Field(default=64, ge=1)
     """Batch size of the measurements, in prompts."""
     start: AmbiguousStartConfig = AmbiguousStartConfig()
@@ -136,7 +136,7 @@ class AmbiguousConfig(Settings):
 
 @registry.register("ambiguous")
 class Ambiguous(Task):
-    """Two words of the prompt are correct next words, their analogues are not. See docs/tasks/ambiguous.md.
+    """Two words of the prompt are correct next words, and their analogues are wrong. See docs/tasks/ambiguous.md.
 
     >>> described = Ambiguous(AmbiguousConfig()).data.describe()
     >>> described["leak_pairs"], described["leak_prompts"]
@@ -146,7 +146,7 @@ class Ambiguous(Task):
     name = "ambiguous"
     version = 1
     Config = AmbiguousConfig
-    # docs/tasks/ambiguous.md says how they were chosen; a pretrained start has the rates of FineTuning
+    # docs/tasks/ambiguous.md says how the values were chosen; a pretrained model has the learning rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 600, "batch_size": 32, "learning_rate": 6e-3, "freeze_output_embeddings": True,
     }  # fmt: skip
@@ -181,7 +181,7 @@ class TwoAnswers(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Measure the test prompts: jointly and, if the head has a cache, cache-only."""
+        """Measure the test prompts with the joint distribution and, if the head has a cache, with the cache only."""
         prompts, size = self._data.prompts["test"], self._config.batch_size
         modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
         encoded, asked = encode(prompts, tokenizer), usable(self._probes, tokenizer)
@@ -201,12 +201,12 @@ class TwoAnswers(Measures):
         return Evaluation(metrics=metrics | ranks, spectrum=spectrum, examples=examples)
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Choose the temperature and weight of a cache by the likelihood of both words of the validation prompts."""
+        """Choose a cache's temperature and weight by the likelihood of both words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
         return tuned(model, lambda: mean_nll(model, encoded, self._config.batch_size))
 
 
-# -- The tiny model that learns the words and their relations before any method is compared on them.
+# -- The small model that learns the words and their relations before the methods are compared.
 
 
 class RelationsStart(SmallStart):

@@ -1,4 +1,4 @@
-"""Measurements on ambiguous prompts: Acc@k, likelihood of the two words, rank, example predictions."""
+"""Measurements on ambiguous prompts: Acc@k, likelihood of the two words, rank, and example predictions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EncodedPrompt:
 
 
 def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> list[EncodedPrompt]:
-    """Tokenize the prompts; a prompt is left out if two of its four words begin with the same token.
+    """Tokenize the prompts. A prompt is left out if two of its four words begin with the same token.
 
     Raises:
         ValueError: If no prompt is usable, e.g. with a character tokenizer.
@@ -83,12 +83,12 @@ def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> Non
 def accuracy(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
-    """Acc@k for every k, over all prompts and per group, and for the joint setting the likelihood of the two words."""
+    """Acc@k for every k, over all prompts and per group. For the joint setting also the likelihood of the two words."""
     parts, nats = [], []
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
         log_probs, ids = dist.top_k(max(KS))
-        # a word of probability 0 is not a prediction, whatever id fills the slot
+        # a token of probability 0 is not a prediction, even if its id is among the top k
         parts.append(torch.where(log_probs == -math.inf, -1, ids).cpu().numpy())
         if mode == "joint":
             targets = torch.tensor([row.wanted for row in part], device=ids.device)
@@ -120,7 +120,7 @@ def rank_and_spectrum(
 ) -> tuple[dict[str, MetricValue], list[float] | None]:
     """Numerical rank and spectrum of the joint log-probabilities at all prompt positions (at most ``max_rows`` rows).
 
-    If rows have a probability of 0, whose logarithm is infinite, their number is reported instead of the rank.
+    If rows have a probability of 0, whose logarithm is infinite, the number of such rows replaces the rank.
     """
     stacked: list[np.ndarray] = []
     rows = 0
@@ -157,9 +157,9 @@ def example_predictions(
     modes: Sequence[str],
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens for one prompt per group and setting, with the contribution of each component.
+    """The top ``k`` tokens for one prompt per group and setting, with each component's contribution.
 
-    The correct tokens are the first tokens of the two words, as in Acc@k.
+    The correct tokens are the first tokens of the two correct words, as for Acc@k.
     """
     chosen = {row.prompt.group: row for row in reversed(prompts)}
     predictions = []
@@ -173,7 +173,7 @@ def example_predictions(
 
 
 def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
-    """Mean nats of the first tokens of both words; the optimum is ln 2, because each is correct half the time."""
+    """Mean nats of the first tokens of both words. The optimum is ln 2, because each word is correct half the time."""
     total = 0.0
     for part in batches(prompts, batch_size):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model))
@@ -186,8 +186,8 @@ def completion_accuracy(
 ) -> dict[str, MetricValue]:
     """Share of statements whose beginning the model completes with a correct word, by relation.
 
-    Each beginning counts once, and any of its completions is correct, as a state may have several well-known cities.
-    ``probes`` are triples of relation, prompt and completing word.
+    Each beginning counts once. Any of its completions is correct, because for instance a state may have several
+    well-known cities. ``probes`` are triples of relation, prompt and completing word.
     """
     completing: dict[tuple[str, str], set[int]] = {}
     for relation, prompt, word in probes:
@@ -204,23 +204,23 @@ def completion_accuracy(
     }
 
 
-# -- Prompts with lists of words, and what is measured of them: is one of the words to come next, or none?
+# -- Prompts with lists of words: whether one of the words, or none of them, is likely to come next.
 
 PAPERS = "papers"
-"""Value of ``task.probes`` for the probes of the papers."""
+"""Value of ``task.probes`` for the prompts that are printed in the papers."""
 LISTS = 50
 """Number of word lists per template."""
 
 
 def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
-    """The probes of a setting: those of the papers, of a file, or lists of the lexicon's test words."""
+    """The probes that a setting names: those of the papers, of a file, or lists of the lexicon's test words."""
     if named is None:
         return list(_of_lexicon(lexicon, splits, seed))
     return read_probes(None if named == PAPERS else named)
 
 
 def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
-    """The probes whose listed words are known and begin with different tokens; ValueError if there are none."""
+    """The probes whose listed words are known and begin with different tokens. ValueError if there are none."""
     found = [probe for probe in asked if _is_usable(probe, tokenizer)]
     if not found:
         raise ValueError(
@@ -263,7 +263,7 @@ def probe_metrics(
 def probe_examples(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
-    """The top predictions for one prompt per set and setting, as many as the prompt lists words."""
+    """The top predictions for one prompt per set and setting. Their number is the number of listed words."""
     first: dict[str, WordProbe] = {}
     for probe in asked:
         first.setdefault(probe.name, probe)

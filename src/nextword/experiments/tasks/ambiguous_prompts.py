@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class AmbiguousPrompts(Data):
-    """Data with two rows per prompt, one per correct word; only the word's tokens are labels."""
+    """Data with two rows per prompt, one for each correct word. Only the tokens of this word are labels."""
 
     def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
         self.lexicon, self._config = lexicon, config
@@ -69,7 +69,7 @@ class AmbiguousPrompts(Data):
         return found
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, and leaks between splits: ``leak_pairs`` and ``leak_prompts`` count over all pairs and prompts."""
+        """Sizes, and leaks between splits. ``leak_pairs`` and ``leak_prompts`` count over all pairs and prompts."""
         trained_pairs = set(chain.from_iterable((*s.train, *s.validation) for s in self.splits.values()))
         tested_pairs = set(chain.from_iterable(s.test for s in self.splits.values()))
         trained_texts = {prompt.text for part in ("train", "validation") for prompt in self._available[part]}
@@ -116,15 +116,14 @@ def _rows(ambiguous: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBa
     return Dataset.from_dict(rows)
 
 
-# -- Prompts whose memory holds more than the two right words: other pairs of words, stories about others, wrong
-# answers.
+# -- Prompts that contain more than the two correct words: other pairs of words, and stories about other words.
 #
 #     "Anna could not choose between Rome and Norway. Snow fell on Oslo. [...] Ben could not choose between Paris and
 #     Italy. In the end Ben took a bus to"
-#     right: Paris, Italy; in memory too: Rome, Norway, Oslo
+#     right: Paris, Italy; also in the prompt: Rome, Norway, Oslo
 #
-# A short template is solved by its places: the two words always follow the same ones. Here they follow what also
-# stands before the wrong words, and only the name tells them apart.
+# In a short template a model can find the correct words by position, because they always follow the same words. In
+# these prompts the same words also come before wrong words, and only the person's name shows which pair is correct.
 
 QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "people": (
@@ -136,7 +135,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("{n} stayed one year in {} and one year in {}.", "Then {n} decided to buy a house in"),
     ),
 }
-"""Templates of a statement about two words and of the question about the same person, in the stories' words."""
+"""Templates of a statement about two words, and of the question about the same person. Stories have the same words."""
 
 
 @dataclass(frozen=True)
@@ -144,16 +143,16 @@ class Haystack:
     """Text that surrounds the correct words in a prompt."""
 
     pairs: int = 1
-    """Number of statements that name two words, each about another person; the question is about one person."""
+    """Number of statements with two words each, about one person each. The question is about one of these people."""
     distractors: int = 0
     """Number of stories about other words, mixed with the statements."""
     noise: float = 0.0
-    """Share of the training prompts whose right words are others, which the prompt does not hold."""
+    """Share of the training prompts with wrong labels: words that are not in the prompt."""
 
     def hide(
         self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
-        """Add the surrounding text to prompts; unchanged if there is nothing to add.
+        """Add the surrounding text to prompts. Without settings for such text, they are unchanged.
 
         The other words come from the same split. The added text depends only on the prompt and the seed. In
         ``training``, a share of the prompts gets wrong labels.
@@ -197,15 +196,14 @@ class Haystack:
         return replace(prompt, text=" ".join([*sentences, question.format(n=asked)]))
 
 
-# -- Generated text from which a tiny model learns the words and their relations before any method is compared on
-# them.
+# -- Generated text from which a small model learns the words and their relations before the methods are compared.
 #
-# It stands in for the pretraining of a published model: every word of the lexicon occurs in statements of its
-# relation, in lists and in small stories, with the repetitions of natural text. No ambiguous template occurs in it.
+# It replaces the pretraining of a published model. Every word of the lexicon occurs in statements of its relation, in
+# lists and in short stories, and words repeat as in natural text. No ambiguous template occurs in it.
 
 FACTS_PER_DOCUMENT = 3
 SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
-"""Shares of documents that state relations, tell a story, or contain a list twice."""
+"""Shares of the documents that state relations, tell a story, or contain the same list twice."""
 LIST_LENGTHS = (3, 4, 5, 6, 7)
 LIST_FRAME = "The list says {line}. I read it again: {line}."
 
@@ -217,7 +215,7 @@ def frames() -> dict[str, Any]:
 
 
 def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
-    """Generate ``count`` short documents; each pair is the subject of about the same number of them."""
+    """Generate ``count`` short documents. Each pair is the subject of about the same number of documents."""
     rng = random.Random(seed)
     all_frames = frames()
     subjects = [(relation, pair) for relation in lexicon.relations for pair in relation.pairs]
@@ -280,7 +278,7 @@ def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
 
 def _fill(frame: str, relation: Relation, pair: WordPair, all_frames: dict[str, Any], rng: random.Random) -> str:
     other = rng.choice([one for one in relation.pairs if one != pair])
-    # The subject takes part in the free slots too, so that rare words are as frequent there as anywhere.
+    # The subject may also fill the other slots, so that rare words are as frequent there as other words.
     word = rng.choice(pair)
     strangers = rng.sample([w for one in relation.pairs for w in one if w != word], 2)
     x, y, z = rng.sample([word, *strangers], 3)

@@ -1,4 +1,4 @@
-"""Word pairs of relations (capital and country, city and state, man and woman), embedded or from a file."""
+"""Word pairs of relations (capital and country, city and state, man and woman), from the package or from a file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 WordPair = tuple[str, str]
 
 PRONOUNS = frozenset({"he", "she", "his", "her"})
-"""Words that do not fit "the {}". The published task drops every diagonal with such a word, so these pairs are
-dropped."""
+"""Words that do not fit "the {}". The published task drops every diagonal with such a word, so pairs with such a word
+are dropped here."""
 
 SECTIONS = {
     "capital-common-countries": "capital",
@@ -23,12 +23,12 @@ SECTIONS = {
     "city-in-state": "city",
     "family": "family",
 }
-"""Sections of the Google analogy file, and the relation of each (the first two overlap)."""
+"""Sections of the Google analogy file, with the relation of each. The first two sections overlap."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """All pairs of one relation; ``group`` ("places" or "people") selects the templates."""
+    """All pairs of one relation. ``group`` ("places" or "people") selects the templates."""
 
     name: str
     group: str
@@ -37,7 +37,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Relations, their source, and its SHA-256."""
+    """Relations, the source of their pairs, and its SHA-256."""
 
     relations: tuple[Relation, ...]
     source: str
@@ -50,7 +50,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class PairSplit:
-    """The pairs of one relation in three disjoint splits; quadruples are formed within a split."""
+    """The pairs of one relation in three disjoint splits. A quadruple has two pairs of the same split."""
 
     train: tuple[WordPair, ...]
     validation: tuple[WordPair, ...]
@@ -77,7 +77,7 @@ def embedded() -> Lexicon:
 
 
 def from_analogies(path: Path) -> Lexicon:
-    """Read pairs from the Google analogy file (``questions-words.txt``), whose lines ``a b c d`` mean a : b = c : d.
+    """Read pairs from the Google analogy file (``questions-words.txt``). Its lines ``a b c d`` mean a : b = c : d.
 
     Raises:
         ValueError: If the file is missing or not UTF-8, a line is malformed, or there is no known section.
@@ -121,16 +121,16 @@ def from_analogies(path: Path) -> Lexicon:
 
 
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
-    """Split the pairs of a relation: ``shares`` for training and validation, the rest for testing.
+    """Split the pairs of a relation: ``shares`` for training and validation, and the rest for testing.
 
-    Pairs that share a word (several cities of one state) are put in the same split, so that no word of a test pair is
-    trained on in this relation. The sizes of splits are therefore approximate.
+    Pairs that share a word (several cities of one state) are put in the same split. So no word of a test pair occurs in
+    a training pair of this relation. The sizes of splits are therefore approximate.
 
     Raises:
         ValueError: If a split has fewer than two pairs, so that it has no quadruple.
     """
     families = _families(sorted(relation.pairs))
-    # One generator per relation: adding a relation leaves the split of the others as it was.
+    # each relation has its own generator, so that an added relation does not change the splits of the others
     random.Random(f"{seed}/{relation.name}").shuffle(families)
     missing = [share * len(relation.pairs) for share in (*shares, 1 - sum(shares))]
     parts: list[list[WordPair]] = [[], [], []]
@@ -149,7 +149,7 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
 
 
 def _families(pairs: list[WordPair]) -> list[list[WordPair]]:
-    # groups that are connected by shared words
+    # groups of pairs that are connected by shared words
     families: list[tuple[set[str], list[WordPair]]] = []
     for pair in pairs:
         touched = [family for family in families if family[0] & set(pair)]
@@ -159,11 +159,11 @@ def _families(pairs: list[WordPair]) -> list[list[WordPair]]:
     return [members for _, members in families]
 
 
-# -- Ambiguous prompts: two words on the diagonal of an analogy, either of which may come next, and nothing else.
+# -- Ambiguous prompts: two words on a diagonal of an analogy, both of which are correct next words.
 #
-# For pairs a : b and c : d the words (a, d) lie on one diagonal of the parallelogram and (b, c) on the other. A
-# prompt that names the words of one diagonal is to be continued with one of *them*; a softmax over one hidden state
-# is drawn to the words of the other diagonal, whose embeddings add up to the same vector.
+# For pairs a : b and c : d, the words (a, d) are one diagonal of the parallelogram and (b, c) the other. A prompt that
+# names the words of one diagonal should be continued with one of *these* words. A softmax over one hidden state also
+# gives probability to the words of the other diagonal, because their embeddings have the same sum.
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "people": (
@@ -179,7 +179,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "The firm has offices in {} and {}, and the new director comes from",
     ),
 }
-"""Our templates. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
+"""Our templates. Each slot follows a word. So a word has the same tokens in the prompt and as the answer."""
 
 PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     "people": (
@@ -189,8 +189,8 @@ PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     ),
     "places": (" {} and {} are my favorites, and I especially love", *TEMPLATES["places"][:3]),
 }
-"""Templates that HistAlign prints (table 9, figure 1), completed to four with ours. A slot at the start of the text is
-preceded by a space, so that this word too has the same tokens as the answer; the paper accepts both forms."""
+"""Templates that HistAlign prints (table 9, figure 1), completed to four with ours. If a slot is at the start of the
+text, a space precedes it, so that this word also has the same tokens as the answer. HistAlign accepts both forms."""
 
 WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}
 """Templates by their name in the setting."""
@@ -203,7 +203,7 @@ def template_texts(wording: str = "ours") -> list[str]:
 
 @dataclass(frozen=True)
 class AmbiguousPrompt:
-    """One prompt, its two correct answers in their order in the prompt, and the two wrong ones."""
+    """One prompt, its two correct answers in the order of the prompt, and the two wrong answers."""
 
     text: str
     group: str
@@ -212,7 +212,7 @@ class AmbiguousPrompt:
 
 
 def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
-    """Both diagonals of an analogy, each with the other; empty if a word occurs twice (two cities of one state).
+    """Both diagonals of an analogy, each with the other. Empty if a word occurs twice (two cities of one state).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
     [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]
@@ -237,13 +237,13 @@ def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> lis
 
 
 def sample(available: Iterable[AmbiguousPrompt], count: int, seed: int) -> list[AmbiguousPrompt]:
-    """Sample at most ``count`` prompts, as evenly as possible over the groups; the same prompts for the same seed."""
+    """Sample at most ``count`` prompts, as evenly as possible over the groups. The seed determines the sample."""
     groups: dict[str, list[AmbiguousPrompt]] = {}
     for prompt in available:
         groups.setdefault(prompt.group, []).append(prompt)
     chosen: list[AmbiguousPrompt] = []
     left = count
-    # The smallest group first: what it cannot fill goes to the others.
+    # The smallest group comes first. The number of prompts that it lacks is shared by the other groups.
     for done, (group, members) in enumerate(sorted(groups.items(), key=lambda item: (len(item[1]), item[0]))):
         share = min(len(members), left // (len(groups) - done))
         chosen += random.Random(f"{seed}/{group}").sample(members, share)

@@ -1,6 +1,6 @@
 """Story continuation: the beginning of a story is the prompt, and a text may end before its maximum length.
 
-The data is stories, one JSON object per line:
+Each line of the data is a JSON object with one story:
 
     {"story": "Dianne wished so many things. She wished he would stop calling. She wished for company. ..."}
 
@@ -47,13 +47,13 @@ class StoryWritingConfig(WritingConfig):
     """Settings of the generation from test stories, and its metrics."""
 
     prompts: int = Field(default=100, ge=0)
-    """Maximum number of test stories used as prompts, from the first; 0: generate no texts."""
+    """Maximum number of test stories used as prompts, from the first story; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
-    """Tokens per prompt, from the start of the story; a story that is not longer is left out."""
+    """Tokens per prompt, from the start of the story. Stories with no more tokens than this are left out."""
     continuation: int = Field(default=256, ge=1)
-    """Maximum tokens of a text, both generated and human; a text may end earlier."""
+    """Maximum tokens of a text, for generated texts and human references. A text may end earlier."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
-    """Decodings; each gives one samples file."""
+    """Decodings. Each gives one samples file."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
 
@@ -66,16 +66,16 @@ class StoriesConfig(WindowConfig):
     """Settings of the task; ``data`` is required."""
 
     data: str
-    """A .jsonl file, a folder with train, validation and test .jsonl files or with WritingPrompts' .wp_target files, or
-    plain text with one story per line or stories separated by blank lines."""
+    """A .jsonl file, a folder with train, validation and test files (.jsonl, or WritingPrompts' .wp_target), or plain
+    text with one story per line or stories separated by blank lines."""
     story_field: str = "story"
     """Field with the story."""
     split_field: str | None = None
-    """Field with the split: train, validation or test; none: a single file is split by a hash of the story."""
+    """Field with the split: train, validation or test; none: the stories of one file are split by a hash."""
     validation_share: float = Field(default=0.05, gt=0, lt=0.5)
     """Fraction of the stories used for validation if the data has no split."""
     test_share: float = Field(default=0.05, gt=0, lt=0.5)
-    """Fraction used for testing if the data has no split; the rest is training data."""
+    """Fraction of the stories used for testing if the data has no split. The remaining stories are training data."""
     seed: Seed = 0
     """Seed of the split by hash."""
     tokenizer: str | None = None
@@ -93,7 +93,7 @@ class StoriesConfig(WindowConfig):
     generation: StoryWritingConfig = StoryWritingConfig()
     """Texts that every method generates."""
     start: Gpt2StartConfig = Gpt2StartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 @registry.register("continue")
@@ -103,7 +103,7 @@ class StoryContinuation(WindowTask):
     name = "continue"
     version = 1
     Config = StoriesConfig
-    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
+    # for the small model on two CPU cores; a pretrained model has the learning rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 4, "learning_rate": 1e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
@@ -138,7 +138,7 @@ class StoryBlocks(TextBlocks):
         self.stories = stories
 
     def describe(self) -> dict[str, int | float | str]:
-        """Stories per split, the split, the checksum, and the number of test stories that are in the training data."""
+        """Stories per split, kind of split, checksum, and the number of test stories that are in the training data."""
         stories = self.stories
         known = set(stories.train)
         return {
@@ -162,12 +162,12 @@ class StoryBlocks(TextBlocks):
         return "\n".join(self.stories.test)
 
 
-# -- Stories in three parts: JSON lines, plain text, or the files that WritingPrompts comes in.
+# -- Stories in three splits, from JSON lines, plain text, or the files of WritingPrompts.
 
 TARGETS = ".wp_target"
 """Ending of WritingPrompts' files (Fan et al., 2018), with one story per line."""
 LINE_END = "<newline>"
-"""Placeholder for a newline in them."""
+"""Placeholder for a newline in these files."""
 WHERE = "task.data"
 """Name of the setting in messages."""
 
@@ -198,11 +198,11 @@ class StoryParts:
 def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
     """Read a folder with one file per split, or one file.
 
-    Stories without a split are split by a hash of their text. If there are splits but none for validation, a share of
-    the training stories is used, selected by the same hash.
+    Stories without a split are split by a hash of their text. If only the validation split is missing, the same hash
+    selects a share of the training stories for it.
 
     Raises:
-        ValueError: If there are no files, a split is missing or empty, or a line is wrong (the message names it).
+            ValueError: If there are no files, a split is missing or empty, or a line is wrong (the message names it).
     """
     if not path.exists():
         raise ValueError(f"{WHERE}: '{path}' does not exist. Give {WANTED}.")
@@ -264,18 +264,18 @@ def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
     return part_by_hash(story, reading.seed, reading.validation_share, test_share)
 
 
-# -- Stories in tokens: one after the other, or each as a prompt and the human reference after it.
+# -- Stories as tokens: concatenated, or each as a prompt with its human reference.
 
 
 def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Id of the token that ends a story: the tokenizer's eos, else its bos."""
+    """Id of the token that ends a story: the tokenizer's eos token, or its bos token if it has no eos token."""
     return start_id(tokenizer) if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
 
 
 def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> list[int]:
     """Token ids of the concatenated stories: a start token, a story, an end token, and so on.
 
-    If one token is both, as in GPT-2, it occurs once between two stories.
+    If the start token and the end token are the same, as in GPT-2, it occurs once between two stories.
     """
     start, end = start_id(tokenizer), end_id(tokenizer)
     before = [] if start == end else [start]
@@ -286,7 +286,7 @@ def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> lis
 def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], limit: int | None) -> TokenStream:
     """``story_ids`` with the number of bytes of each token, which is 0 for tokens between stories.
 
-    Only as many stories are read as needed for ``limit`` tokens after the first; None: all.
+    Stories are read only until there are ``limit`` tokens after the first; None: all stories.
     """
     start, end = start_id(tokenizer), end_id(tokenizer)
     before = [] if start == end else [start]
@@ -307,8 +307,8 @@ def story_prompts(
 ) -> list[Prompt]:
     """Prompts from the beginnings of the first stories that are longer than a prompt.
 
-    The target is the human reference: at most ``longest`` tokens, with the end token if the story ends there. Only as
-    many stories are read as needed.
+    The target is the human reference. It has at most ``longest`` tokens, with the end token if the story ends there.
+    No more stories are read than needed.
 
     Raises:
         ValueError: If no story is longer than a prompt.

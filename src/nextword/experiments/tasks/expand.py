@@ -1,6 +1,6 @@
-"""Expansion of a summary into an article: a summarisation data set with source and target exchanged.
+"""Expansion of a summary into an article: source and target of a summarisation data set are exchanged.
 
-The data is pairs, one JSON object per line:
+Each line of the data is a JSON object with one pair:
 
     {"highlights": "Bishop of Fargo is in a hospital .", "article": "Bishop John Folda , of North Dakota , is taking
      time off after being diagnosed with Hepatitis A . ..."}
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 
-# -- What can be set of the start of the task ``expand``, and of the texts that methods write for it.
+# -- The settings of the small initial model and of the texts that methods generate in the task ``expand``.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("likelihood:mean", "rouge:1,2,l", "topics")
-"""Columns of the report's table 1: perplexity (in the report, the mean over articles), ROUGE F1 and topic
+"""Columns of table 1 in the report of He, Chen and Kim: perplexity (the mean over articles), ROUGE F1 and topic
 divergence."""
 
 
@@ -61,11 +61,11 @@ class ExpandStartConfig(Gpt2StartConfig):
     """The small initial GPT-2, used if no pretrained model is given, and its training text."""
 
     data: list[str] = Field(default=[])
-    """Additional training text besides the training articles: text files, or folders, whose training split is used."""
+    """Text for training in addition to the training articles: text files, or folders whose training split is used."""
     block: int = Field(default=256, ge=2)
     """Tokens per training row."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the articles that are preceded by their summary in the training text, as in the setting with a
+    """Share of the articles that have their summary before them in the training text, as in the setting with a
     prompt."""
 
 
@@ -73,25 +73,25 @@ class ExpandGenerationConfig(WritingConfig):
     """Settings of the generation from test summaries, and its metrics."""
 
     prompts: int = Field(default=100, ge=0)
-    """Number of test pairs for which texts are generated, from the first; 0: none."""
+    """Number of test pairs for which texts are generated, from the first pair; 0: none."""
     batch_size: int = Field(default=32, ge=1)
     """Batch size of the generation."""
     decodings: list[Decoding] = Field(default=[Decoding(top_k=40)], min_length=1)
-    """Decodings; each is used without a prompt and with the summary as prompt."""
+    """Decodings. Each is used twice: without a prompt, and with the summary as prompt."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later."""
 
     def texts(self) -> Texts | None:
-        """What a comparison must know of it; ``None``: no texts."""
+        """The text generation of a comparison; ``None``: no texts."""
         return self.texts_after("", WITH_PROMPT) if self.prompts else None
 
 
 class ExpandConfig(Settings):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     data: str
-    """A .jsonl file, a folder with train, validation and test .jsonl files, or a folder with .story files, whose
-    highlights are the summary."""
+    """A .jsonl file, a folder with train, validation and test .jsonl files, or a folder with .story files. In a .story
+    file, the highlights are the summary."""
     summary_field: str = "highlights"
     """Field with the summary."""
     article_field: str = "article"
@@ -101,7 +101,7 @@ class ExpandConfig(Settings):
     validation_share: float = Field(default=0.05, gt=0, lt=1)
     """Fraction of the pairs used for validation, if the data has no split."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction used for testing; the rest is training data."""
+    """Fraction of the pairs used for testing. The remaining pairs are training data."""
     seed: Seed = 0
     """Seed of the split by hash, of the samples and slices, and of the shuffled summaries."""
     train_pairs: int | None = Field(default=None, ge=1)
@@ -113,30 +113,30 @@ class ExpandConfig(Settings):
     tuning_pairs: int = Field(default=100, ge=1)
     """Number of validation pairs for choosing a cache's temperature and weight."""
     length: int = Field(default=128, ge=2)
-    """Tokens of a training slice, of the scored beginning of a test article, and of a generated text; shorter articles
-    are left out."""
+    """Tokens of a training slice, of the scored beginning of a test article, and of a generated text. Articles with
+    fewer tokens are left out."""
     prompt_tokens: int = Field(default=96, ge=1)
-    """Maximum tokens of a summary as prompt; longer ones are truncated at the end, but not for the encoder."""
+    """Maximum tokens of a summary as prompt. Longer prompts are truncated at the end; the encoder gets the whole."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the training rows that begin with their summary as prompt, sampled anew in each epoch."""
+    """Share of the training rows that begin with their summary as prompt. Each epoch samples other rows."""
     same_slices: bool = False
-    """Whether every epoch has the same slice of each article, as stored states require; otherwise each epoch has
-    different slices."""
+    """Whether every epoch has the same slice of each article. Stored states need this. Otherwise each epoch has other
+    slices."""
     encoder: str | None = None
     """Folder or hub name of the encoder of the summaries; none or "minilm": all-MiniLM-L6-v2 from its package, if
     installed."""
     tokenizer: str | None = None
     """Path or hub name of a tokenizer; none: train a byte-level BPE on all training text."""
     vocabulary: int = Field(default=8000, ge=258)
-    """Tokens of the trained BPE."""
+    """Vocabulary size of the trained BPE."""
     cache: str | None = None
-    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    """Folder for trained tokenizers; none: train one in each run (seconds)."""
     batch_size: int = Field(default=32, ge=1)
     """Batch size of the measurements, in articles."""
     generation: ExpandGenerationConfig = ExpandGenerationConfig()
-    """Texts that every method writes."""
+    """Texts that every method generates."""
     start: ExpandStartConfig = ExpandStartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 @registry.register("expand")
@@ -147,7 +147,7 @@ class Expand(Task):
     version = 1
     Config = ExpandConfig
     may_change = MAY_CHANGE
-    # for the small start on two CPU cores; see the recipes for more
+    # for the small model on two CPU cores; recipes have other values
     training_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 10, "batch_size": 16, "learning_rate": 1e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
@@ -210,7 +210,7 @@ class ArticleStart(SmallStart):
 
 
 class Steering(Measures):
-    """Measures the likelihood of the test articles' beginnings without a prompt, with it, and with another summary."""
+    """Measures the likelihood of the test articles' beginnings: without a prompt, with it, with another summary."""
 
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         self._data, self._config = data, config
@@ -235,7 +235,7 @@ class Steering(Measures):
         return SteeringScorer(model, self._data.prompts(tokenizer), inputs, self._config.batch_size)
 
 
-# -- Likelihood of articles after their summaries, and what another article's summary does to it: steering.
+# -- Likelihood of articles after their summaries, and steering: the loss if another article's summary is given.
 
 SHUFFLES = 1000
 """Maximum number of attempts to assign each article another article's summary."""
@@ -243,7 +243,7 @@ SHUFFLES = 1000
 
 @dataclass(frozen=True)
 class SteeringScorer:
-    """Scores beginnings of articles; ``inputs`` makes the conditioner's inputs."""
+    """Scores beginnings of articles. ``inputs`` makes the conditioner's inputs."""
 
     model: NextWordModel
     prompts: SummaryPrompts
@@ -253,13 +253,13 @@ class SteeringScorer:
     def nats(
         self, beginnings: Sequence[Beginning], prompted: bool, progress: Progress | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Summed nats of each beginning, without those of a preceding summary."""
+        """Sum of the nats of each beginning. The tokens of a summary before it do not count."""
         pairs = self.prompts.before(beginnings, prompted)
         rows = target_log_probs(self.model, pairs, self.batch_size, self.inputs, progress)
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """Likelihood with two perplexities: over all articles, and the mean over articles, as in the report."""
+        """Likelihood with two perplexities: over all articles, and the mean over articles, as in the task's source."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)
@@ -275,7 +275,7 @@ def steering_metrics(
     others = with_other_summaries(beginnings, seed)
     settings = [(beginnings, False), (beginnings, True), (others, True)]
     if scorer.model.conditioner is not None:
-        settings.append((others, False))  # without conditioner and prompt nothing says the summary
+        settings.append((others, False))  # without conditioner and prompt, the model does not get the summary
     nats = [
         scorer.nats(pairs, prompted, progress_within(progress, number / len(settings), (number + 1) / len(settings)))
         for number, (pairs, prompted) in enumerate(settings)
@@ -292,13 +292,13 @@ def steering_metrics(
 
 
 def _steering(lost: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> MetricValue:
-    # the bootstrap draws articles, each with both of its likelihoods: a paired one
+    # a paired bootstrap: it resamples articles, each with both of its likelihoods
     unit = "nats per article token lost with another article's summary"
     return measured_value(float(lost.sum() / tokens.sum()), unit, int(tokens.sum()), bootstrap_ratio(lost, tokens))
 
 
 def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beginning]:
-    """Assign each article the summary and prompt of another article; no summary is used twice.
+    """Assign each article the summary and prompt of another article. No summary is used twice.
 
     Raises:
         ValueError: If no assignment was found, because too many pairs share an article or a summary.
@@ -307,7 +307,7 @@ def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beg
     order = list(range(len(beginnings)))
     for _ in range(SHUFFLES):
         chance.shuffle(order)
-        # each takes over from the next in a circle, so nobody keeps its own
+        # each article gets the summary of the next article in a circle, so no article keeps its own
         others = {one: beginnings[other] for one, other in zip(order, [*order[1:], order[0]], strict=True)}
         given = [(beginnings[one], other) for one, other in others.items()]
         if all(one.summary != other.summary and one.article != other.article for one, other in given):

@@ -1,4 +1,4 @@
-"""Summaries and articles as training rows: one slice per article, by default a different one in each epoch."""
+"""Summaries and articles as training rows. A row has one slice of an article, by default another one in each epoch."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SummaryArticles(Data):
         return "\n".join([*(text for _, text in self._start_texts), *(pair.text for pair in self.pairs.train)])
 
     def encoder(self) -> str | None:
-        """Name of the encoder: that of the settings, or the packaged one.
+        """Name of the encoder in the settings, or the encoder that is available as a package.
 
         Raises:
             ValueError: If no encoder is named and the package is not installed.
@@ -70,11 +70,11 @@ class SummaryArticles(Data):
         return encoder_named(self._config.encoder or MINILM)
 
     def prompts(self, tokenizer: PreTrainedTokenizerBase) -> SummaryPrompts:
-        """The maker of prompts and of article beginnings."""
+        """Object that makes prompts from summaries, and beginnings of articles."""
         return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
-        """The conditioner's inputs for the summaries of some prompts."""
+        """Object that makes the conditioner's inputs from the summaries of some prompts."""
         return SummaryInputs(model, self._auxiliary(tokenizer))
 
     def _auxiliary(self, tokenizer: PreTrainedTokenizerBase) -> AuxiliaryTokenizer | None:
@@ -83,7 +83,7 @@ class SummaryArticles(Data):
         return AuxiliaryTokenizer(load_tokenizer(self._encoder, "task.encoder"), tokenizer)
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> SameSlices:
-        """Training rows: one slice per article, with its summary in tokens of the encoder and of the model.
+        """Training rows: one slice per article, with its summary as tokens of the encoder and of the model.
 
         Each epoch has different slices unless the task has ``same_slices``.
         """
@@ -97,7 +97,7 @@ class SummaryArticles(Data):
         )  # fmt: skip
 
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Validation rows: the beginning of each article after a start token, as test articles are scored."""
+        """Validation rows: the beginning of each article after a start token, which is how test articles are scored."""
         from datasets import Dataset
 
         prompts = self.prompts(tokenizer)
@@ -107,7 +107,7 @@ class SummaryArticles(Data):
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
-        """Blocks of the training articles, a share of which follow their summary, and of additional texts."""
+        """Blocks of the training articles and of additional texts. A share of the articles follow their summary."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
@@ -121,7 +121,7 @@ class SummaryArticles(Data):
         return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """The number of articles that are too short for this tokenizer; ValueError if all of a split are."""
+        """The number of articles that are too short with this tokenizer. ValueError if all articles of a split are."""
         prompts, counts = self.prompts(tokenizer), {}
         for part in PARTS:
             pairs: list[Pair] = getattr(self.pairs, part)
@@ -139,14 +139,14 @@ class SummaryArticles(Data):
         return {} if auxiliary is None else auxiliary.rows(summaries)
 
     def _articles(self, pairs: Sequence[Pair], prompts: SummaryPrompts, part: str) -> tuple[Articles, list[int]]:
-        # and the numbers of those that are long enough
+        # also returns the indices of the articles that are long enough
         articles = Articles.of(prompts.tokenizer, [pair.target for pair in pairs], prompts.start)
         used = [number for number in range(len(articles)) if articles.tokens(number) >= prompts.length]
         expect_some(used, len(articles), part, prompts.length)
         return articles, used
 
 
-# -- Articles in tokens, and of each article a slice: the same in every epoch, or another one.
+# -- Articles as tokens, and a slice of each article.
 
 AT_ONCE = 1000
 """Number of articles that are tokenized together."""
@@ -168,7 +168,7 @@ class Articles:
         parts: list[Int[np.ndarray, "T"]] = []
         for begin in range(0, len(texts), AT_ONCE):
             encoded: Any = tokenizer(list(texts[begin : begin + AT_ONCE]), add_special_tokens=False, verbose=False)
-            # 32 bits, since some hundred million tokens are as many objects otherwise
+            # 32-bit numbers in an array, because lists of hundreds of millions of tokens need too much memory
             parts += [np.array([start, *ids], dtype=np.int32) for ids in encoded["input_ids"]]
         ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         return cls(np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32), ends)
@@ -181,7 +181,7 @@ class Articles:
         return int(self.begins[number + 1] - self.begins[number]) - 1
 
     def slice(self, number: int, position: int, length: int) -> list[int]:
-        """``length`` tokens of an article from ``position``; position 0 is the start token."""
+        """``length`` tokens of an article from ``position``. Position 0 is the start token."""
         begin = int(self.begins[number]) + position
         tokens: list[int] = self.ids[begin : begin + length].tolist()
         return tokens
@@ -190,8 +190,8 @@ class Articles:
 class SameSlices:
     """A data set of training rows: one slice per article.
 
-    A row has ``length`` tokens to predict and the token before them, which is the start token at the article's
-    beginning. The position depends only on ``seed``, the epoch (always 0 here) and the article's index, so that a
+    A row has ``length`` tokens to predict and the token before them. At the beginning of an article this is the start
+    token. The slice's position depends only on ``seed``, the epoch (always 0 here) and the article's index. So a
     resumed training and all methods have the same rows.
 
     Args:
@@ -200,7 +200,7 @@ class SameSlices:
         prompts: Prompt tokens of each used article, placed between the start token and the slice.
         length: Tokens per slice.
         seed: Seed of the positions and of the choice of prompted rows.
-        prompted_share: Share of the rows that begin with their prompt, whose tokens are not predicted.
+        prompted_share: Share of the rows that begin with their prompt. Tokens of a prompt are not predicted.
         columns: Additional columns, with one value per used article.
     """
 
@@ -229,7 +229,7 @@ class SameSlices:
 
     def __getitem__(self, index: int) -> dict[str, list[int]]:
         if not 0 <= index < len(self):
-            raise IndexError(f"row {index} of {len(self)}")  # what ends a for loop over the rows
+            raise IndexError(f"row {index} of {len(self)}")  # ends a for loop over the rows
         chance = random.Random(f"{self.seed}/{self.epoch}/{index}")
         article = self.used[index]
         position = chance.randrange(self.articles.tokens(article) - self.length + 1)
@@ -242,19 +242,19 @@ class SameSlices:
 
 
 class Slices(SameSlices):
-    """In every epoch another slice of each article."""
+    """The same with another slice of each article in every epoch."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which pass over the data begins."""
+        """Set the number of the epoch that begins."""
         self.epoch = int(epoch)
 
 
-# -- Summaries and articles in tokens: what a model reads before a text, and how people's article begins.
+# -- Summaries and articles as tokens: the tokens before a text, and the beginning of the human article.
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """A summary and the first tokens of its article, which are all scored."""
+    """A summary and the first tokens of its article. All of these tokens are scored."""
 
     number: int
     """Index among the articles that are long enough."""
@@ -276,7 +276,7 @@ class SummaryPrompts:
 
     @cached_property
     def line_end(self) -> list[int]:
-        """The newline between a summary and the text; empty if the tokenizer has no newline."""
+        """The newline between a summary and the text. Empty if the tokenizer has no newline."""
         ids: list[int] = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
         return ids
 
@@ -293,10 +293,10 @@ class SummaryPrompts:
         return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
 
     def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
-        """Beginnings of the articles with at least ``length`` tokens; ``part`` is the split's name in the message.
+        """Beginnings of the articles with at least ``length`` tokens. ``part`` is the split's name in the message.
 
         Raises:
-            ValueError: If there is none, or the tokenizer gives no character offsets.
+            ValueError: If no article is long enough, or the tokenizer gives no character offsets.
         """
         expect_offsets(self.tokenizer)
         articles = [pair.target for pair in pairs]
@@ -337,14 +337,14 @@ def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> 
         )
 
 
-# -- What a conditioned model reads of a summary.
+# -- The inputs of a conditioned model, from a summary.
 
 
 class SummaryInputs:
-    """Makes the conditioner's inputs from summaries; none for a model without a conditioner.
+    """Makes the conditioner's inputs from summaries. A model without a conditioner gets none.
 
-    Each summary is encoded once and cached. ``auxiliary`` makes inputs from summaries; None: there is no encoder, so
-    the model must not have a conditioner.
+    Each summary is encoded once, and its states are kept. ``auxiliary`` makes inputs from summaries. If it is None,
+    there is no encoder, and the model must not have a conditioner.
     """
 
     def __init__(self, model: NextWordModel, auxiliary: AuxiliaryTokenizer | None) -> None:

@@ -1,7 +1,7 @@
 """Token counts of the training data, for heads that need them.
 
-Such a head has a setting ``counts``, the path of a counts file. If it is not set, the training data is counted with the
-model's tokenizer.
+Such a head has a setting ``counts``, the path of a counts file. Without a path, the tokens of the training data are
+counted with the model's tokenizer.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ROWS = 1000
 
 
 def wants_counts(head: HeadSpec) -> bool:
-    """Whether a head needs token counts and names no file."""
+    """Whether a head needs token counts and has no counts file."""
     config = parse_head(head)
     return FIELD in type(config).model_fields and getattr(config, FIELD) is None
 
 
 def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
-    """The head with ``counts`` as its counts file if it needs one; any other head unchanged."""
+    """The head with ``counts`` as its counts file if it needs one. Any other head is unchanged."""
     if counts is None or not wants_counts(head):
         return head
     return {**parse_head(head).model_dump(exclude_unset=True), FIELD: str(counts)}
@@ -74,7 +74,7 @@ def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCoun
 
 
 def _labels(dataset: Any) -> Iterator[Sequence[Any]]:
-    # of some rows at a time; of data that differs between epochs, as it is before the first
+    # a few rows at a time; if the rows differ between epochs, those of the first epoch
     if hasattr(dataset, "select_columns"):
         yield from (rows["labels"] for rows in dataset.select_columns("labels").with_format("numpy").iter(ROWS))
         return

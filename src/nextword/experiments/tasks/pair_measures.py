@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class TargetLikelihood(Measures):
     """Measures the likelihood of the test targets given their contexts.
 
-    ``tokens`` tokenizes the first pairs of a split, at most a given number; None: all.
+    ``tokens`` tokenizes the first pairs of a split, at most the given number (None: all).
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class PairLikelihood(TargetLikelihood):
         return frequent_words((pair.target for pair in self._pairs.train), self._config.frequent_words)
 
 
-# -- What a model copies from its sources: words of its outputs, and the first tokens where a rare word comes next.
+# -- What a model copies from its sources: words of its outputs, and its predictions before a rare source word.
 
 SHOWN_WORDS = 60
-"""Maximum number of source words in an example, around the gap or from the start."""
+"""Maximum number of source words in an example, around the gap or from the beginning."""
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
-    """Copy recall and precision over all words and over rare words; values with denominator 0 are left out.
+    """Copy recall and precision over all words and over rare words. Values with denominator 0 are left out.
 
     ``examples`` are triples of source, reference and output; ``frequent`` are the words that are not rare.
     """
@@ -126,9 +126,9 @@ def example_predictions(
     count: int = 3,
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens before a rare source word of the target, with the contribution of each component.
+    """The top ``k`` tokens before a rare source word of the target, with each component's contribution.
 
-    Computed for the first ``count`` pairs in which such a word is a single token and not the target's first.
+    Computed for the first ``count`` pairs in which such a word is a single token and is not the first word.
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:
@@ -149,7 +149,7 @@ def example_predictions(
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
-    # the position of the first target token, behind the first word, that is a whole rare word of the source
+    # the position of the first target token, after the first word, that is a whole rare word of the source
     text, starts = pair.target.text, pair.target.starts
     rare_words = set(words(pair.source.text)) - frequent
     for position, begin in enumerate(starts):

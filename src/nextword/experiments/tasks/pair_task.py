@@ -1,4 +1,4 @@
-"""Shared by tasks on pairs: reading pairs, and for encoder-decoder models rows and a small initial model."""
+"""Code shared by tasks on pairs: reading pairs; for encoder-decoder models also rows and a small initial model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-# -- The pairs that a task uses: of each part at most so many, always the same ones for a seed.
+# -- The pairs that a task uses. Each split has a maximum number of pairs; the seed determines which ones are used.
 
 
 class PairsConfig(Settings):
@@ -41,7 +41,7 @@ class PairsConfig(Settings):
     validation_share: float = Field(default=0.05, gt=0, lt=1)
     """Fraction of a single file used for validation."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction used for testing; the rest is training data."""
+    """Fraction of a single file used for testing. The remaining pairs are training data."""
     seed: Seed = 0
     """Seed of the split by hash, of the samples and of random gaps."""
     train_pairs: int | None = Field(default=None, ge=1)
@@ -53,9 +53,9 @@ class PairsConfig(Settings):
     tuning_pairs: int = Field(default=100, ge=1)
     """Number of validation pairs for choosing a cache's temperature and weight."""
     max_source_tokens: int = Field(default=256, ge=8)
-    """Maximum tokens of a source; longer ones are truncated at the end."""
+    """Maximum tokens of a source. Longer sources are truncated at the end."""
     max_target_tokens: int = Field(default=64, ge=8)
-    """Maximum tokens of a target; longer ones are truncated at the end."""
+    """Maximum tokens of a target. Longer targets are truncated at the end."""
     tokenizer: str | None = None
     """Path or hub name of a tokenizer; none: train a byte-level BPE on the training pairs."""
     vocabulary: int = Field(default=8000, ge=258)
@@ -76,9 +76,9 @@ class PairsConfig(Settings):
 
 
 class PairSamples:
-    """Pairs in three splits, ``train``, ``validation`` and ``test``, each reduced to a size; ``available`` has all.
+    """Pairs in three splits, ``train``, ``validation`` and ``test``, each with a maximum size. ``available`` has all.
 
-    The seed of ``reading`` is also the seed of the samples.
+    The seed of ``reading`` also determines which pairs are used.
     """
 
     def __init__(self, path: Path, reading: PairReading, sizes: tuple[int | None, int | None, int | None]) -> None:
@@ -110,7 +110,7 @@ class PairSamples:
 
 @dataclass(frozen=True)
 class StartPairs:
-    """Pairs for training the initial model instead of the training pairs, and their description in the results."""
+    """Pairs for training the initial model instead of the training pairs, with their description for the results."""
 
     pairs: Sequence[Pair] = ()
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class PairRows(Data):
     Args:
         pairs: The task's pairs, or another object with splits and ``describe``.
         encoder: Function from a tokenizer to the object that tokenizes pairs.
-        first: Pairs for training the initial model; none: the training pairs.
+        first: Pairs for training the initial model; None: the training pairs.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class PairRows(Data):
         )
 
 
-# -- What tasks on pairs for encoder-decoder models share.
+# -- Code shared by the tasks on pairs for encoder-decoder models.
 
 
 class PairTaskConfig(PairsConfig):
@@ -189,10 +189,10 @@ class PairTaskConfig(PairsConfig):
 
 
 class PairTask(Task):
-    """Base class: encoder-decoder models generate targets from sources. ``other`` reads data that is not a table."""
+    """Base class of tasks on pairs for encoder-decoder models. ``other`` reads data that is not a table."""
 
     architecture = ENCODER_DECODER
-    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
+    # for the small model on two CPU cores; a pretrained model has the learning rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
@@ -238,10 +238,10 @@ def expect_pair_model(model_config: Any, config: Any) -> None:
     expect_positions(model_config, {name: getattr(config, name) for name in names})
 
 
-# -- Pairs as token ids, cut to a length, with the text that the ids stand for.
+# -- Pairs as token ids, truncated to a maximum length, with the text of each token.
 
 SENTINEL = "<extra_id_0>"
-"""T5's equivalent of a mask token."""
+"""The token of T5 that serves as a mask token."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ class PairEncoder:
 
     Args:
         tokenizer: The model's tokenizer.
-        longest_source: Maximum tokens of a source, including special tokens; longer ones are truncated at the end.
+        longest_source: Maximum tokens of a source, including special tokens. Longer sources are truncated at the end.
         longest_target: Maximum tokens of a target.
         prefix: Text before every source.
         mask: Text for the gap in a source; None: the tokenizer's mask token.
@@ -298,8 +298,8 @@ class PairEncoder:
         self.prefix = prefix
         self.mask = mask or tokenizer.mask_token or (SENTINEL if SENTINEL in tokenizer.get_vocab() else None)
         self.pad = end if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
-        """Padding token; it has no effect, because it is masked."""
-        # what the tokenizer itself puts around a text, and the end of the sequence where it puts none
+        """Padding token. It has no effect, because padding is masked."""
+        # special tokens that the tokenizer puts before and after a text; the end token is added if it puts none
         framed = tokenizer("a", return_special_tokens_mask=True)
         special, ids = framed["special_tokens_mask"], framed["input_ids"]
         self._before: list[int] = ids[: special.index(0)]
@@ -308,7 +308,7 @@ class PairEncoder:
             self._after = [*self._after, end]
 
     def __call__(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
-        """Tokenize pairs; ValueError if a source has a gap and there is no mask token."""
+        """Tokenize pairs. ValueError if a source has a gap and there is no mask token."""
         sources = [self.prefix + self._with_mask(pair.source) for pair in pairs]
         encoded = zip(
             self._encode(sources, self.longest[0]),
@@ -340,7 +340,7 @@ class PairEncoder:
         encoded: Any = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
         framed = []
         for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            # what a tokenizer drops at the end counts as covered: it was not cut off
+            # if a text is not truncated, characters that the tokenizer drops at the end belong to it
             covered = text if len(ids) <= room else text[: max((end for _, end in offsets[:room]), default=0)]
             starts = [-1] * len(before) + [begin for begin, _ in offsets[:room]] + [-1] * len(after)
             framed.append(EncodedText([*before, *ids[:room], *after], covered, starts))

@@ -1,10 +1,10 @@
-"""Pairs for decoder-only models: the source is the prompt, which is not predicted, followed by the target.
+"""Pairs for decoder-only models. The source is the prompt, which is not predicted, and the target follows it.
 
 ```
 {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
 ```
 A row is a start token, the source, the separator, the target and an end token. ``nextword train`` uses this task for
-pairs; comparisons do not offer it.
+pairs. Comparisons do not offer it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PromptedPairsConfig(PairsConfig):
     """Settings of the task; ``data`` is required."""
 
     separator: str = "\n"
-    """Text between a source and its target, part of the prompt."""
+    """Text between a source and its target. It is part of the prompt."""
     start: Gpt2StartConfig = Gpt2StartConfig()
     """The small initial model, used if no pretrained model is given."""
 
@@ -67,7 +67,7 @@ class PromptEncoder:
         for source, target, ids, offsets in zip(
             sources, targets, encoded["input_ids"], encoded["offset_mapping"], strict=True
         ):
-            # what a tokenizer drops at the end counts as covered: it was not cut off
+            # if a target is not truncated, characters that the tokenizer drops at the end belong to it
             covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
             context = [self._start, *source[: self._config.max_source_tokens], *self._separator]
             tokens.append(TokenPair(context, [*ids[:room], self._end], len(covered.encode())))

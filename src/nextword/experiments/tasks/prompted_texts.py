@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Generates one text per prompt: as long as the human reference, or until the model ends it.
+    """Generates one text per prompt. Its length is that of the human reference, or the model ends it.
 
     Args:
         texts: Decodings and metrics of the texts.
         prompts: Function from a tokenizer to prompts, by the kind of prompts that a decoding names.
-        batch_size: Number of texts generated at once.
-        score_batch: Number of targets scored at once.
-        inputs: Function from model and tokenizer to additional model inputs.
-        longest: Maximum tokens of a text, which the model may end earlier. ``None``: the length of the human
-            references, which must be equal for all prompts.
+        batch_size: Number of texts generated at a time.
+        score_batch: Number of targets scored at a time.
+        inputs: Function that makes further model inputs, from model and tokenizer.
+        longest: Maximum tokens of a text, which the model may end earlier. ``None``: all texts have the length of the
+            human references, which must be equal for all prompts.
         search: Arguments of ``generate`` for all methods, such as length limits.
     """
 
@@ -79,11 +79,11 @@ class PromptedTexts(Writes):
     ) -> None:
         """Generate samples files. Each file uses its own seed and resumes after its last written batch.
 
-        The log-probabilities of the human references are the same in all files with the same kind of prompts. If a
-        model may end a text, special tokens are not part of texts and references.
+        All files with the same kind of prompts have the same log-probabilities of the human references. If the model
+        may end a text, texts and references do not contain special tokens.
 
         Raises:
-            ValueError: If texts must have a fixed length and ``arguments`` set another.
+            ValueError: If all texts must have the same length, and ``arguments`` set another length.
         """
         generator = Generator(model, {**self._search, **arguments}, self._inputs(model, tokenizer))
         prompts, left_out = self._prompts(tokenizer), self._left_out(tokenizer)
@@ -136,14 +136,14 @@ class PromptedTexts(Writes):
         }
         try:
             return UnfinishedSamples(path, run)
-        except ValueError:  # of another model, version or setting
+        except ValueError:  # the unfinished file is of another model, version or setting
             path.with_name(f"{path.name}.partial").unlink()
             return UnfinishedSamples(path, run)
 
     def _left_out(self, tokenizer: PreTrainedTokenizerBase) -> Set[int]:
         if self._longest is None:
             return frozenset()
-        # an unknown word is a word, unless its token also ends texts, as in GPT-2
+        # the unknown token stands for a word, unless it also ends texts, as in GPT-2
         return set(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - {tokenizer.eos_token_id})
 
 
@@ -160,7 +160,7 @@ def _line(
 
 
 def _drawing_state(device: torch.device) -> list[str]:
-    # of torch's generators that a model on this device draws from, as text
+    # the states of torch's generators that sampling on this device uses, as text
     states = [torch.get_rng_state()]
     if device.type == "cuda":
         states.append(torch.cuda.get_rng_state(device))
@@ -177,20 +177,20 @@ def _go_on_drawing(kept: Sequence[str], device: torch.device) -> None:
 def as_decoding_says(
     model: NextWordModel, decoding: Decoding, length: int, *, ends: bool
 ) -> AbstractContextManager[None]:
-    """Inside the ``with`` block, the model generates only by the decoding's arguments, ignoring its generation_config.
+    """In this block the model generates only with the decoding's arguments, and ignores its generation_config.
 
-    If ``ends``, a text may end earlier with the end token and has at most ``length`` tokens; else exactly ``length``.
+    With ``ends``, a text has at most ``length`` tokens and may end earlier. Otherwise it has exactly ``length``.
     """
-    # a decoder of its own begins with one token; max_new_tokens would give one more where a model has a default
+    # an encoder-decoder model has one start token more; if its default is max_length, max_new_tokens gives one too many
     longest = {"max_length": length + 1} if model.config.is_encoder_decoder else {"max_new_tokens": length}
     return unconstrained_generation(model, stops=ends, **longest, **decoding.arguments())
 
 
-# -- The most probable tokens at one position, for the example predictions of a report.
+# -- The most probable tokens at a position, for example predictions in a report.
 
 
 def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenizerBase) -> list[TopWord]:
-    """The top ``k`` tokens at one of N positions, with their components; tokens of probability 0 are left out."""
+    """The top ``k`` tokens at one of N positions, with their components. Tokens of probability 0 are left out."""
     log_probs, ids = distribution.top_k(k)
     sources = {name: shares[row].tolist() for name, shares in distribution.sources(ids).items()}
     return [

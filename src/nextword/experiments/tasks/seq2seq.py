@@ -1,11 +1,11 @@
 """Sequence to sequence: likelihood of targets given sources, and copy recall and precision.
 
-The data is your own pairs, one JSON object per line:
+The data is your own pairs, with one JSON object per line:
 
     {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
 
-or plain text. From each paragraph one sentence is removed, as in the pre-training of PEGASUS (Zhang et al., 2020):
-source "A dog barked. <mask> The cat ran.", target "The dog saw the cat."
+or plain text. In each paragraph of plain text one sentence is replaced by a mask and becomes the target, as in the
+pre-training of PEGASUS (Zhang et al., 2020): source "A dog barked. <mask> The cat ran.", target "The dog saw the cat."
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 LIKELIHOOD_SHARE = 0.25
-"""Approximate share of the likelihood in the evaluation's time; the rest is generation."""
+"""Approximate share of the evaluation's time that the likelihood takes. Generation takes the rest."""
 
 
 class CopiedTextsConfig(Settings):
     """Settings of the generation that measures copying."""
 
     pairs: int = Field(default=300, ge=1)
-    """Number of test pairs for which targets are generated, from the first."""
+    """Number of test pairs for which targets are generated, from the first pair."""
     beams: int = Field(default=1, ge=1, le=1000)
     """Number of beams; 1: greedy search."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Maximum tokens of an output; none: that of the longest target."""
+    """Maximum tokens of an output; none: the length of the longest target."""
 
 
 class Seq2SeqStartConfig(T5StartConfig):
     """The small initial T5, used if no pretrained model is given."""
 
     data: str | None = None
-    """Folder or file whose training split trains it, read like task.data; none: the training pairs."""
+    """Folder or file, read like task.data, with whose training split the model is trained; none: the training pairs."""
 
 
 class Seq2SeqConfig(PairTaskConfig):

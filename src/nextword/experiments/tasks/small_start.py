@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SmallStart(Start):
     """A small initial model: its tokenizer, configuration and training rows.
 
-    ``tokenizer`` is called once; ``rows`` makes training rows from tokenizer and seed; ``training`` has ``steps``,
+    ``tokenizer`` is called once. ``rows`` makes training rows from a tokenizer and a seed. ``training`` has ``steps``,
     ``batch_size`` and ``learning_rate``.
     """
 
@@ -36,11 +36,11 @@ class SmallStart(Start):
         self.architecture, self.training = architecture, training
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The named tokenizer, or one trained on the data."""
+        """The named tokenizer, or a tokenizer trained on the data."""
         return self._tokenizer()
 
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
-        """The configuration, the training rows and the training settings."""
+        """The model's configuration, its training rows and its training settings."""
         return Pretraining(self.architecture(tokenizer), self._rows(tokenizer, seed), self.training)
 
 
@@ -62,9 +62,9 @@ class Gpt2StartConfig(StartSettings):
     n_head: int = Field(default=4, ge=1)
     """Number of attention heads; must divide n_embd."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout rate. A run of a few minutes reads the text about once and needs none."""
+    """Dropout rate. A training of a few minutes reads the text about once and needs no dropout."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate of attention weights; none: the same as dropout."""
+    """Dropout rate of attention weights; none: the value of dropout."""
     tied: bool = True
     """Whether to tie input and output embeddings."""
     steps: int = Field(default=800, ge=0)
@@ -107,9 +107,9 @@ class T5StartConfig(StartSettings):
     num_heads: int = Field(default=4, ge=1, le=1000)
     """Number of attention heads."""
     feed_forward: Literal["gated-gelu", "relu"] = "gated-gelu"
-    """Feed-forward layers: those of T5 1.1 or of the original T5."""
+    """Kind of feed-forward layers: gated-gelu as in T5 1.1, or relu as in the original T5."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout rate. A run of a few minutes reads each pair a few times and needs none."""
+    """Dropout rate. A training of a few minutes reads each pair a few times and needs no dropout."""
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps."""
     batch_size: int = Field(default=16, ge=1)
@@ -124,7 +124,7 @@ class T5StartConfig(StartSettings):
         return self
 
     def architecture(self, tokenizer: PreTrainedTokenizerBase, pad: int) -> T5Config:
-        """Configuration of a T5 of this size with the vocabulary of ``tokenizer``; every target begins with ``pad``."""
+        """Configuration of a T5 of this size with the vocabulary of ``tokenizer``. Every target begins with ``pad``."""
         from transformers import T5Config
 
         architecture = T5Config(
@@ -133,5 +133,5 @@ class T5StartConfig(StartSettings):
             num_heads=self.num_heads, feed_forward_proj=self.feed_forward, dropout_rate=self.dropout,
             pad_token_id=pad, eos_token_id=tokenizer.eos_token_id,
         )  # fmt: skip
-        architecture.decoder_start_token_id = pad  # as in every T5
+        architecture.decoder_start_token_id = pad  # as in all T5 models
         return architecture

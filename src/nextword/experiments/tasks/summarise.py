@@ -1,6 +1,6 @@
 """Summarisation: likelihood of the human summaries, and metrics of generated summaries.
 
-The data is pairs in the format of XSum, CNN/DailyMail, SAMSum, DialogSum, BookSum or SQuALITY, or your own:
+The data is pairs in the format of XSum, CNN/DailyMail, SAMSum, DialogSum, BookSum or SQuALITY, or your own pairs:
 
     {"document": "The full cost of damage in Newton Stewart is still being assessed. ...",
      "summary": "Clean-up operations are continuing across the Scottish Borders."}
@@ -34,39 +34,39 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-# -- What can be set of the start of the task ``summarise``, and of the summaries that methods write for it.
+# -- The settings of the small initial model and of the summaries that methods generate.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("rouge:1,2,l", "cider", "copying")
-"""Metrics without model-based ones. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also
-entities, factcc and dae."""
+"""Default metrics, none of which needs a model. Softmax-CPR's figure 4 also has mauve and factcc. HistAlign's table 5
+also has entities, factcc and dae."""
 
 
 class SummaryStartConfig(T5StartConfig):
     """The small initial T5, used if no pretrained model is given, and its training text."""
 
     data: list[str] = Field(default=[])
-    """Additional documents besides the training documents: data sets like task.data, whose training split is used, or
-    text files. Sentences are removed from all of them, and the model learns to generate these sentences."""
+    """Additional documents besides the training documents: text files, or data sets like task.data, whose training
+    split is used. A sentence is removed from each document, and the model learns to generate it."""
 
 
 class SummaryGenerationConfig(WritingConfig):
     """Settings of the generation from test documents, and its metrics."""
 
     summaries: int = Field(default=200, ge=0)
-    """Number of test documents, from the first, that each model summarises; 0: none."""
+    """Number of test documents, from the first document, that each model summarises; 0: none."""
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Decodings, such as "beam:B", "greedy" or "top-p:P"."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Maximum tokens of a summary; none: that of the longest target."""
+    """Maximum tokens of a summary; none: the length of the longest target."""
     min_tokens: int = Field(default=0, ge=0)
-    """Minimum tokens of a summary; the model cannot end it earlier."""
+    """Minimum tokens of a summary. The model cannot end a summary earlier."""
     length_penalty: float = 1.0
-    """Beams are ranked by log-probability divided by length to this power; above 1 favours long summaries."""
+    """Beams are ranked by log-probability divided by length to this power. A power above 1 favours long summaries."""
     no_repeat_ngram: int = Field(default=0, ge=0)
     """No n-gram of this length may occur twice in a summary; 0: no limit."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate; they may be changed later. A model-based metric needs
-    its model's folder: {metric = "factcc", model = "FOLDER"}."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric needs
+    the folder of its model: {metric = "factcc", model = "FOLDER"}."""
 
     def texts(self) -> Texts | None:
         """The text generation of a comparison; ``None``: no texts."""
@@ -80,29 +80,29 @@ class SummaryGenerationConfig(WritingConfig):
         if self.no_repeat_ngram:
             limits["no_repeat_ngram_size"] = self.no_repeat_ngram
         if any(decoding.beams > 1 for decoding in self.decodings):
-            # the published configurations of T5 and BART stop as soon as there are as many ended texts as beams
+            # as in the published configurations of T5 and BART: stop once the number of finished texts equals the beams
             limits |= {"length_penalty": self.length_penalty, "early_stopping": True}
         return limits
 
 
-# -- From a document to its summary.
+# -- The task: from a document to its summary.
 
 
 class SummariseConfig(PairTaskConfig):
     """Settings of the task; ``data`` is required."""
 
     data: str
-    """A .jsonl file or other table, a folder with one per split, or the original files of XSum (.summary) or
+    """A .jsonl file or another table, a folder with one table per split, or the original files of XSum (.summary) or
     CNN/DailyMail (.story)."""
     source_field: str | None = None
-    """Field with the document; none: recognise the data set by its fields."""
+    """Field with the document; none: the fields show which of the known data sets it is."""
     target_field: str | None = None
-    """Field with the summary; a path such as "questions.0.responses[].response_text" may give several."""
+    """Field with the summary. A path such as "questions.0.responses[].response_text" may give several summaries."""
     split_field: str | None = None
-    """Field of a single file with the split: train, validation or test; none: the field "split" if the data set is
-    recognised and has it, else the file is split by a hash of the document."""
+    """Field of a single file with the split: train, validation or test; none: the field "split" if a known data set has
+    it, otherwise a hash of the document."""
     gaps: GapConfig = GapConfig()
-    """How sentences are removed from documents to train the initial model."""
+    """How sentences are removed from documents to train the small initial model."""
     generation: SummaryGenerationConfig = SummaryGenerationConfig()
     """Summaries that every method generates."""
     start: SummaryStartConfig = SummaryStartConfig()
@@ -144,13 +144,13 @@ class Summarise(PairTask):
         }
 
 
-# -- What the start of task ``summarise`` learns: to write the sentences that were taken out of documents.
+# -- The training of the small initial model: it generates sentences that were removed from documents.
 
 
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
     """Gap sentences (PEGASUS) from the training documents and additional documents, without test documents.
 
-    ``data`` are text files, or data sets that are read and split like the task's and whose training split is used.
+    ``data`` are text files, or data sets that are read and split as the task's data. Their training split is used.
 
     Raises:
         ValueError: If a file does not exist, or no document has enough sentences.
@@ -186,5 +186,5 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
 
 
 def one_line(documents: Iterable[str]) -> str:
-    """Each document as one line, so that sentences of different paragraphs are adjacent."""
+    """Each document as one line, so that the last sentence of a paragraph is adjacent to the next paragraph's first."""
     return "\n".join(" ".join(document.split()) for document in documents)

@@ -1,7 +1,7 @@
 """LogicNLG: generate a sentence that follows from a table.
 
-The data is LogicNLG's original files. Each sentence has a list of the columns it is about. A model reads these columns
-as text with markup, together with precomputed ranks, sums and averages, as in PLOG:
+The data is LogicNLG's original files. Each sentence has a list of the columns that it is about. A model reads these
+columns as text with markup, and with their ranks, sums and averages, as in PLOG:
 
     <table> <caption> olympic games </caption> <sum_cell> 1589 <col_header> seats </col_header> </sum_cell> ...
     <cell> 589 <col_header> seats </col_header> <row_idx> 0 </row_idx> <max_rank> 2 </max_rank> ... </cell> ... </table>
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-# -- What can be set of the task ``table2text``.
+# -- The settings of the task ``table2text``.
 
 
 class TableTextsConfig(WritingConfig):
     """Settings of the generation for test sentences, and its metrics."""
 
     sentences: int | None = Field(default=None, ge=0)
-    """Number of test sentences, from the first, for which a sentence is generated; none: all; 0: no texts."""
+    """Number of test sentences, from the first, for which a sentence is generated; none: all; 0: generate no texts."""
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
-    """Decodings; PLOG uses beam search with four beams."""
+    """Decodings. PLOG uses beam search with four beams."""
     metrics: list[str | dict[str, Any]] = Field(default=["bleu-logicnlg"], min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate; they may be changed later. Model-based metrics need a
-    model or parser: {metric = "tapex", model = "FOLDER"} (likewise tapas and nli); {metric = "sp", parser =
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. Model-based metrics need a
+    model or a parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric = "sp", parser =
     "module:function"}."""
 
     def texts(self) -> Texts | None:
@@ -67,8 +67,8 @@ class TableStartConfig(T5StartConfig):
     """The small initial T5, used if no pretrained model is given."""
 
     data: str | None = None
-    """Additional training text besides the training sentences, as for the task lm: from each paragraph a sentence is
-    removed, which the model learns to generate."""
+    """Text for training in addition to the training sentences, as for the task lm. A sentence is removed from each
+    paragraph, and the model learns to generate it."""
 
 
 class Table2TextConfig(Settings):
@@ -77,7 +77,7 @@ class Table2TextConfig(Settings):
     data: str
     """A folder with LogicNLG's original files: train_lm.json, val_lm.json, test_lm.json and all_csv."""
     precomputation: Precomputation = "complete"
-    """Precomputed facts of the columns: ranks, sums and averages wherever they make sense ("complete"), those of PLOG's
+    """Precomputed facts of the columns: ranks, sums and averages of all suitable columns ("complete"), those of PLOG's
     released code ("published"), or none ("none")."""
     order: Order = "row"
     """Order of the cells: row by row, as in PLOG's commands, or column by column."""
@@ -88,13 +88,13 @@ class Table2TextConfig(Settings):
     validation_sentences: int | None = Field(default=500, ge=1)
     """Maximum number of validation sentences."""
     test_sentences: int | None = Field(default=None, ge=2)
-    """Maximum number of test sentences; the references are always all sentences of a table."""
+    """Maximum number of test sentences. The references are always all sentences of a table."""
     tuning_sentences: int = Field(default=100, ge=1)
     """Number of validation sentences for choosing a cache's temperature and weight."""
     max_source_tokens: int = Field(default=500, ge=8)
-    """Maximum tokens of a table; longer ones are truncated at the end."""
+    """Maximum tokens of a table. Longer tables are truncated at the end."""
     max_target_tokens: int = Field(default=200, ge=8)
-    """Maximum tokens of a sentence, also of a generated one; longer ones are truncated at the end."""
+    """Maximum tokens of a sentence, and of a generated sentence. Longer sentences are truncated at the end."""
     tokenizer: str | None = None
     """Path or hub name of a tokenizer; none: train a byte-level BPE on all training text."""
     vocabulary: int = Field(default=8000, ge=259)
@@ -109,7 +109,7 @@ class Table2TextConfig(Settings):
     """The small initial model, used if no pretrained model is given."""
 
 
-# -- Sentences about tables as training rows of an encoder-decoder model.
+# -- Sentences about tables, as training rows of an encoder-decoder model.
 
 
 class TableRows(PairRows):
@@ -118,7 +118,7 @@ class TableRows(PairRows):
     pairs: TableSamples
 
     def whole_text(self) -> str:
-        """All training text, with the columns of one sentence per table, without markup."""
+        """All training text. For each table it has the columns of one sentence, without markup."""
         train = self.pairs.train
         tables = list({one.table.name: one for one in train}.values())
         cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.pairs.as_text(tables)]
@@ -137,7 +137,7 @@ class TableRows(PairRows):
         return super()._rows(self.pairs.as_text(pairs), tokenizer)
 
 
-# -- From a table to a sentence that follows from it.
+# -- The task: from a table to a sentence that follows from it.
 
 
 @registry.register("table2text")
@@ -149,7 +149,7 @@ class TableToText(Task):
     Config = Table2TextConfig
     architecture = ENCODER_DECODER
     may_change = MAY_CHANGE
-    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
+    # for the small model on two CPU cores; a pretrained model has the learning rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
@@ -169,7 +169,7 @@ class TableToText(Task):
             rows=lambda tokenizer, seed: data.start_rows(tokenizer),
             training=config.start.training(),
         )
-        self.start.tokens = MARKS  # a pretrained model's tokenizer gets them too
+        self.start.tokens = MARKS  # these tokens are also added to a pretrained model's tokenizer
         self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_sentences)
         texts = config.generation.texts()
         if texts is not None:
@@ -194,7 +194,7 @@ class TableToText(Task):
         prompts = []
         for number, (one, pair, ids) in enumerate(zip(sentences, pairs, self._encoder(tokenizer)(pairs), strict=True)):
             rows = [list(row) for row in one.table.rows]
-            table = Table(header=list(one.table.header), rows=rows, title=one.title)  # judges read all of it
+            table = Table(header=list(one.table.header), rows=rows, title=one.title)  # model-based metrics read it all
             prompt = Prompt(
                 **vars(ids.tokens), number=number, source=pair.source,
                 references=tuple(self.samples.references(one)), columns={"table": table.model_dump()},
@@ -204,7 +204,7 @@ class TableToText(Task):
 
 
 def _start_pairs(data: str | None) -> StartPairs:
-    # sentences taken out of the paragraphs of task.start.data
+    # sentences removed from the paragraphs of task.start.data
     if data is None:
         return StartPairs()
     further = read_parts(data, "task.start.data")
@@ -214,11 +214,11 @@ def _start_pairs(data: str | None) -> StartPairs:
     )
 
 
-# -- The sentences about tables that a task uses: of each part at most so many, always the same ones for a seed.
+# -- The sentences that a task uses. Each split has a maximum number; the seed determines which sentences are used.
 
 
 class TableSamples:
-    """Sentences in three splits, ``train``, ``validation`` and ``test``, each reduced to a size."""
+    """Sentences in three splits, ``train``, ``validation`` and ``test``, each with a maximum size."""
 
     def __init__(
         self,
@@ -236,11 +236,11 @@ class TableSamples:
             self._by_table[one.table.name].append(one.sentence)
 
     def as_text(self, sentences: Sequence[TableSentence]) -> list[Pair]:
-        """Table and sentence as text, with white space collapsed, as in PLOG."""
+        """Table and sentence as text. White space is collapsed, as in PLOG."""
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:
-        """The human references for the table of a test sentence: this sentence first, then the others."""
+        """The human references for the table of a test sentence. The first is the sentence itself."""
         others = list(self._by_table[one.table.name])
         others.remove(one.sentence)
         return [one.sentence, *others]

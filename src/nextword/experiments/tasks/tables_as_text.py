@@ -20,16 +20,17 @@ Order = Literal["row", "column"]
 _NAMES = ("table", "caption", "cell", "col_header", "row_idx", "max_rank", "min_rank", "sum_cell", "avg_cell")
 
 MARKS = tuple(mark for name in _NAMES for mark in (f"<{name}>", f"</{name}>"))
-"""Markup texts, each of which becomes one token."""
+"""Texts of the markup. Each becomes one token."""
 
 
 class Linearisation:
-    """Writes the linked columns of a table as text; facts of a column are computed once.
+    """Writes the columns that a sentence is about as text. Facts of a column are computed only once.
 
-    The caption comes first, then sum and average of each column, then the cells, each with its column's name, its row
-    (from 0), and its rank from the top and from the bottom. White space is collapsed.
+    The caption comes first, then sum and average of each column, then the cells. Each cell has its column's name, its
+    row (from 0), and its rank from the top and from the bottom. White space is collapsed.
 
-    Source: the released code of PLOG (Liu et al., 2022). Differs: the space before a markup text is part of its token.
+    Source: the released code of PLOG (Liu et al., 2022). Difference: the space before a markup text is part of its
+    token.
 
     Args:
         precomputation: Which facts of the columns are computed.
@@ -80,7 +81,7 @@ def _cell(facts: ColumnFacts, header: str, row: int) -> str:
     return _marked("cell", content)
 
 
-# -- What a cell is worth: its number, or its date.
+# -- The value of a cell: a number or a date.
 
 _GROUP = r"(?:\s?[:,.]\s?\d+)"
 _NUMBER = re.compile(rf"[-+]?\s?(?:\d*{_GROUP}+|\d+)\b|\d+(?=\s?(?:st|nd|rd|th))")
@@ -95,11 +96,11 @@ MONTH_NAMES = {name: number for number, full in enumerate(MONTHS, 1) for name in
 """Numbers of the months by name and abbreviation."""
 
 NO_YEAR = 2260
-"""Year used for dates without a year, so that they come after all others."""
+"""Year of dates without a year. With it they come after all other dates."""
 
 
 def numbers(cells: Sequence[str]) -> list[float | None]:
-    """The first number of each cell; ``None`` if there is none.
+    """The first number of each cell. ``None`` for a cell without a number.
 
     Thousands separators, the colon of a time and white space inside a number are dropped. If a cell has a result
     ("3 + 4 = 7"), the results are the numbers of the column. If a number has several points ("1.2.3"), points are
@@ -119,7 +120,7 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 
 
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
-    """The date of each cell, whose day, month or year may be missing; ``None`` if one cell is not a date.
+    """The date of each cell. Day, month or year may be missing. ``None`` if one cell is not a date.
 
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
@@ -144,10 +145,10 @@ def _date(cell: str, month: re.Match[str] | None) -> date:
     )
 
 
-# -- What is computed of a column before a model reads it: the rank of each cell, the sum and the average.
+# -- Facts about a column that are computed before a model reads it: the rank of each cell, the sum and the average.
 
 Precomputation = Literal["complete", "published", "none"]
-"""Facts to compute: ranks, sums and averages where they make sense, those of PLOG's released code, or none."""
+"""Facts to compute: ranks, sums and averages of all suitable columns, those of PLOG's released code, or none."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,11 @@ def plain(cells: Sequence[str]) -> ColumnFacts:
 
 
 def complete(cells: Sequence[str]) -> ColumnFacts:
-    """Ranks if all cells are numbers or all are dates; sum and average if all are numbers.
+    """Ranks if all cells are numbers or all are dates. Sum and average if all cells are numbers.
 
     Equal values have equal ranks: in 5, 7, 7 both sevens have rank 1 from the top, and 5 has rank 3.
 
-    Source: PLOG (Liu et al., 2022). Differs from its released code, which is ``published``.
+    Source: PLOG (Liu et al., 2022). Its released code differs, see ``published``.
 
     >>> complete(["1,000", "50"])
     ColumnFacts(cells=('1,000', '50'), ranks=((1, -2), (2, -1)), totals=('1050', '525'))
@@ -194,13 +195,13 @@ def complete(cells: Sequence[str]) -> ColumnFacts:
 def published(cells: Sequence[str]) -> ColumnFacts:
     """The facts that PLOG's released code computes, including its peculiarities.
 
-    - Cells are read by pandas: in a column with a missing cell, 589 becomes "589.0" and the missing cell "nan".
-    - A column that pandas reads as numbers has no ranks; a text column with a number in each cell has.
-    - One month makes a column a date column; March is unknown and counts as January.
+    - Cells are read by pandas. In a column with a missing cell, 589 becomes "589.0" and the missing cell "nan".
+    - A column that pandas reads as numbers has no ranks; a text column with a number in each cell has ranks.
+    - If one cell has a month, the column is a date column. March is unknown and counts as January.
     - Text and date columns also have sum and average, over the cells with a number.
-    - Each of n equal largest values has rank n from the top.
+    - If n largest values are equal, each has rank n from the top.
 
-    Not reproduced: if all columns of a table are numbers and one has fractions, it writes all cells with a point.
+    Not reproduced: if all columns of a table are numbers and one has fractions, PLOG writes all cells with a point.
 
     Source: the released code of PLOG (Liu et al., 2022).
 
@@ -259,10 +260,10 @@ def _short(value: float) -> str:
 
 
 def _capitalised(cells: Sequence[str]) -> tuple[str, ...]:
-    # each word with a capital letter, as names have it in LogicNLG's sentences; its tables are in small letters
+    # each word with a capital letter, as in LogicNLG's sentences, because its tables have only small letters
     return tuple(" ".join(word.capitalize() for word in cell.split(" ")) for cell in cells)
 
 
 def _totals_of(column: Any) -> tuple[str, str]:
-    # to the last digit as pandas has them
+    # with all digits that pandas gives
     return str(column.sum()), str(column.mean())

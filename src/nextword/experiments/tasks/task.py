@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from nextword.results.records import Evaluation, MetricValue
 
 
-# -- The two architectures of language models, and what a task and a training must know to tell them apart.
+# -- The two architectures of language models, and how a task and a training distinguish them.
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Decoder-only or encoder-decoder; a task names the architecture that it trains."""
+    """Decoder-only or encoder-decoder. A task names the architecture of its models."""
 
     name: str
     auto_class: str
-    """transformers class that builds and loads such models."""
+    """Name of the transformers class that builds and loads such models."""
     has_encoder: bool
-    """Whether ``input_ids`` are a source for the encoder and ``labels`` a target of its own length; otherwise there is
-    one label per input id."""
+    """Whether ``input_ids`` are a source for the encoder and ``labels`` a target with its own length. Otherwise there
+    is one label per input id."""
 
     def new(self, config: PretrainedConfig) -> PreTrainedModel:
-        """Make a model with random weights; ValueError if it does not fit into memory."""
+        """Make a model with random weights. ValueError if it does not fit into memory."""
         from nextword.runtime.weights import built
 
         model: PreTrainedModel = built(lambda: self._class().from_config(config), "task.start")
@@ -72,7 +72,7 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
     """Location and configuration of a saved model of nextword or transformers.
 
     Raises:
-        ValueError: If there is none; the message names the setting.
+        ValueError: If there is no such model. The message names the setting.
     """
     from transformers import AutoConfig
 
@@ -92,27 +92,27 @@ def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None
             raise ValueError(f"task.{name}: must be at most {limit}, the positions of the start model ({size} given)")
 
 
-# -- What a task is.
+# -- The base class of tasks and its parts.
 
 
 class Data(ABC):
     """Data of a task: training and validation rows, and their description.
 
-    Training and validation rows have columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length.
-    For a decoder-only model there is one label per input id; for an encoder-decoder model ``input_ids`` are the source
-    and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder),
-    ``source_ids`` (the same text as tokens of the model) and ``source_positions`` (position of each source id among the
-    auxiliary tokens).
+    The rows have columns ``input_ids`` and ``labels`` (not shifted, -100 is ignored), of varying length. For a
+    decoder-only model there is one label per input id. For an encoder-decoder model ``input_ids`` are the source and
+    ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder), ``source_ids``
+    (the same text as tokens of the model) and ``source_positions`` (position of each source id among the auxiliary
+    tokens).
     """
 
     @abstractmethod
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, the split, the number of leaks between splits, sources and checksums."""
+        """Sizes, split, number of leaks between splits, sources and checksums."""
 
     def counts(self) -> dict[str, int]:
         """Further numbers for the results, such as words and articles.
 
-        Unlike ``describe``, they do not identify a folder, so further counts may be added later.
+        Unlike the values of ``describe``, they do not identify a folder, so further counts may be added later.
         """
         return {}
 
@@ -130,7 +130,7 @@ class Data(ABC):
         """Return the validation rows, in the format of ``training``."""
 
     def encoder(self) -> str | None:
-        """Folder or hub name of the encoder of the auxiliary texts; ``None`` if there are no auxiliary texts.
+        """Folder or hub name of the encoder of the auxiliary texts. ``None`` if there are no auxiliary texts.
 
         Raises:
             ValueError: If there are auxiliary texts but no encoder.
@@ -138,26 +138,26 @@ class Data(ABC):
         return None
 
     def test_text(self) -> str | None:
-        """The test data as one text, for metrics that compare texts with all of it; ``None``: not available."""
+        """The test data as one text, for metrics that compare texts with all of it. ``None`` if it is not available."""
         return None
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Training of the initial checkpoint that all methods share: from random weights, with the likelihood."""
+    """Training of the initial checkpoint that all methods share, from random weights, with the likelihood as loss."""
 
     model_config: PretrainedConfig
     dataset: Dataset
     """Training rows, in the format of ``Data.training``."""
     settings: dict[str, Any]
-    """``steps``, ``batch_size``, ``learning_rate``."""
+    """``steps``, ``batch_size`` and ``learning_rate``."""
 
 
 class Start(ABC):
     """The tokenizer and the small initial model of a task, used if no pretrained model is given."""
 
     tokens: tuple[str, ...] = ()
-    """Texts that become single tokens; they are added to a pretrained model's tokenizer if missing."""
+    """Texts that become single tokens. If a pretrained model's tokenizer lacks them, they are added."""
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -168,11 +168,11 @@ class Start(ABC):
         """The small model's configuration and training."""
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """Measure what an initial checkpoint knows, also a pretrained one; stored with the results."""
+        """Measure what an initial checkpoint knows, even a pretrained one. The results are stored."""
         return {}
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
-        """Whether an initial checkpoint with this probe is good enough; else it is trained for another round."""
+        """Whether an initial checkpoint with this probe is good enough. If not, it is trained for another round."""
         return True
 
 
@@ -186,12 +186,12 @@ class Measures(ABC):
         """Make all measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Choose evaluation-time settings of the head on validation data, and apply them to the model. ``{}``: none."""
+        """Choose test-time settings of the head on validation data, and apply them to the model. ``{}``: none."""
         return {}
 
 
 class Writes(ABC):
-    """Text generation of a task, for every method after its measurements."""
+    """Text generation of a task. It follows the measurements of every method."""
 
     texts: Texts
 
@@ -204,16 +204,16 @@ class Writes(ABC):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Generate samples files (docs/file-formats.md), each with its own seed, each written atomically.
+        """Generate samples files (docs/file-formats.md), each with its own seed. Each file is written atomically.
 
         All methods must get the same prompts in the same order.
 
         Args:
             model: A trained model.
-            tokenizer: Its tokenizer.
-            files: Output file of each decoding of ``texts`` and seed.
+            tokenizer: The model's tokenizer.
+            files: Decoding and seed of each output file.
             arguments: The method's arguments of ``generate``.
-            progress: Called with the finished share, 0 to 1.
+            progress: Function that receives the finished share, from 0 to 1.
         """
 
 
@@ -223,15 +223,15 @@ class Task(ABC):
     name: ClassVar[str]
     """Registered name."""
     version: ClassVar[int]
-    """Version, increased when examples or metrics change, so that results of different versions are never compared."""
+    """Version. It increases when examples or metrics change, so that results of different versions are not compared."""
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
-    """Architecture of the models; others raise an error."""
+    """Architecture of the models. Other models raise an error."""
     may_change: ClassVar[frozenset[str]] = frozenset()
-    """Settings that a finished comparison may change, because they only affect the metrics of generated texts."""
+    """Settings that may change in a finished comparison, because they only affect the metrics of generated texts."""
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Training settings of a method on the small initial model (``steps``, ``batch_size``, ...). For a pretrained
-    model, learning rates and warm-up are those of ``FineTuning``."""
+    model, learning rates and warm-up come from ``FineTuning``."""
 
     config: Any
     data: Data
@@ -244,7 +244,7 @@ class Task(ABC):
         """Read the data and set the components."""
 
     def check(self, model_config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
-        """Raise ValueError if this task cannot be run with such an initial model, before any training."""
+        """Raise ValueError, before any training, if this task cannot use such an initial model."""
 
 
 registry: Registry[type[Task]] = Registry("task", Task)

@@ -1,4 +1,4 @@
-"""Train byte-level BPE tokenizers and keep them in a folder; word tokenizers."""
+"""Byte-level BPE tokenizers, which are trained and kept in a folder, and word tokenizers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ SMALLEST_VOCABULARY = 258
 def trained_tokenizer(
     text: str, vocabulary: int, cache: Path | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """A byte-level BPE of ``vocabulary`` tokens, loaded from ``cache`` if it was trained on this text before.
+    """A byte-level BPE of ``vocabulary`` tokens. It is loaded from ``cache`` if it was trained on this text before.
 
-    Bytes are the base alphabet, so no character is unknown and every text can be scored. ``mask`` adds a special token.
+    The base alphabet is the bytes, so no character is unknown and every text can be scored. ``mask`` is the text of an
+    additional special token.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -59,17 +60,17 @@ def trained_tokenizer(
 def named_or_trained(
     name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer named by ``task.tokenizer`` (path or hub name), or one trained on a text."""
+    """The tokenizer that ``task.tokenizer`` names (path or hub name), or a tokenizer trained on a text."""
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
 
 
-# -- A word-level tokenizer over a fixed text: one token per word or punctuation mark.
+# -- A word-level tokenizer for a fixed text, with one token per word or punctuation mark.
 
 
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose vocabulary is every word of ``texts``, in order of appearance, after the three special tokens.
+    """A tokenizer whose vocabulary is three special tokens and every word of ``texts``, in order of appearance.
 
     >>> tokenizer = word_tokenizer(["Paris is big.", "Rome is big."])
     >>> tokenizer("Rome is big.")["input_ids"], len(tokenizer)
@@ -85,11 +86,11 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     return for_transformers(tokenizer, unknown=UNKNOWN)
 
 
-# -- Tokens that a task adds to a tokenizer, such as the marks around the parts of a table.
+# -- Tokens that a task adds to a tokenizer, such as the markup of a table.
 
 
 def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> PreTrainedTokenizerBase:
-    """Add tokens to the tokenizer, in place; the space before such a token belongs to it."""
+    """Add tokens to the tokenizer, in place. The space before such a token is part of the token."""
     from tokenizers import AddedToken
 
     tokenizer.add_tokens([AddedToken(token, lstrip=True, normalized=False) for token in tokens])
@@ -97,18 +98,18 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> Pr
 
 
 def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> None:
-    """Add tokens to the tokenizer of a pretrained model, which gets a random embedding for each new token."""
+    """Add tokens to the tokenizer of a pretrained model. The model gets a random embedding for each new token."""
     with_tokens(tokenizer, tokens)
     embeddings: Any = model.get_input_embeddings()
     if tokens and len(tokenizer) > embeddings.num_embeddings:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
 
-# -- What tasks need of a tokenizer.
+# -- The end token that tasks need.
 
 
 def expect_end(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The end-of-sequence token; ValueError if there is none."""
+    """The end-of-sequence token. ValueError if the tokenizer has none."""
     if tokenizer.eos_token_id is None:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' must have an end-of-sequence token, with which a model ends its "
@@ -117,7 +118,7 @@ def expect_end(tokenizer: PreTrainedTokenizerBase) -> int:
     return int(tokenizer.eos_token_id)
 
 
-# -- Special tokens of the tokenizers that are made here, and their wrapping for transformers.
+# -- Special tokens of the tokenizers that this module makes, and their conversion for transformers.
 
 END, PAD, UNKNOWN = "<eos>", "<pad>", "<unk>"
 
@@ -125,7 +126,7 @@ END, PAD, UNKNOWN = "<eos>", "<pad>", "<unk>"
 def for_transformers(
     tokenizer: Tokenizer, unknown: str | None = None, mask: str | None = None
 ) -> PreTrainedTokenizerFast:
-    """Wrap the tokenizer for transformers; ``<eos>`` starts and ends a text, ``<pad>`` is padding."""
+    """Convert the tokenizer for transformers. ``<eos>`` starts and ends a text, and ``<pad>`` is padding."""
     from transformers import PreTrainedTokenizerFast
 
     make: Any = PreTrainedTokenizerFast  # its constructor has no annotations

@@ -40,7 +40,7 @@ class WindowConfig(Settings):
     """Settings of scoring a text in windows."""
 
     window: int = Field(default=256, ge=2)
-    """Tokens per window in measurements; at most the model's maximum."""
+    """Tokens per window in measurements, at most the number of positions of the model."""
     stride: int = Field(default=128, ge=1)
     """New tokens scored in each window after the first."""
     test_tokens: int | None = Field(default=100_000, ge=2)
@@ -52,7 +52,7 @@ class WindowConfig(Settings):
 
 
 class WindowLikelihood(Measures):
-    """Measures the likelihood of the test text in windows; ValueError if the stride is longer than the window."""
+    """Measures the likelihood of the test text in windows. ValueError if the stride is longer than the window."""
 
     def __init__(self, test: Stream, validation: Stream, config: WindowConfig) -> None:
         if config.stride > config.window:
@@ -68,7 +68,7 @@ class WindowLikelihood(Measures):
         return Evaluation(metrics=likelihood_values(total))
 
     def test_stream(self, tokenizer: PreTrainedTokenizerBase) -> TokenStream:
-        """Tokens of the test text; ValueError if it is shorter than one window."""
+        """Tokens of the test text. ValueError if the text is shorter than one window."""
         stream, window = self._test(tokenizer, self._config.test_tokens), self._config.window
         if len(stream.target) < window:
             raise ValueError(
@@ -78,7 +78,7 @@ class WindowLikelihood(Measures):
         return stream
 
     def read_windows(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[int]]:
-        """The windows of the test text, and of the validation text for tuning a cache."""
+        """The windows of the test text, and of the validation text, with which a cache is tuned."""
         tuning = self._validation(tokenizer, self._config.tuning_tokens)
         size, stride = self._config.window, self._config.stride
         for stream, step in ((self.test_stream(tokenizer), stride), (tuning, size)):
@@ -108,7 +108,7 @@ class TokenStream:
     """A tokenized text.
 
     Attributes:
-        ids: A start token, and the N tokens of the text: M = N + 1.
+        ids: A start token, and the N tokens of the text, so that M = N + 1.
         text_bytes: UTF-8 bytes that each token of the text covers.
     """
 
@@ -117,7 +117,7 @@ class TokenStream:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None = None) -> TokenStream:
-        """Tokenize a text; keep its first ``limit`` tokens, ``None``: all.
+        """Tokenize a text and keep its first ``limit`` tokens; ``None``: all.
 
         Raises:
             ValueError: If the tokenizer has no start token, or gives no character offsets.
@@ -137,7 +137,7 @@ class TokenStream:
 
 
 Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
-"""Maximum number of tokens of a text; ``None``: all."""
+"""Function from a tokenizer and a maximum number of tokens (``None``: all) to a text."""
 
 
 class TextBlocks(Data):
@@ -164,7 +164,7 @@ class TextBlocks(Data):
 class WindowTask(Task):
     """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
-    ``whole_text`` is the text for training a tokenizer; ``longest`` is that of ``PromptedTexts``.
+    ``whole_text`` is the text for training a tokenizer. ``longest`` is the argument of ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE
@@ -199,7 +199,7 @@ class WindowTask(Task):
             self._prompts(tokenizer)
 
     def _lengths(self) -> dict[str, int]:
-        # tokens that the model must be able to see at once, by setting
+        # number of tokens that the model must be able to see at once, by setting
         lengths = {"window": self.config.window, "block": self.config.block}
         return lengths | (self._written_lengths() if self.config.generation.prompts else {})
 
@@ -210,13 +210,13 @@ class WindowTask(Task):
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]: ...
 
 
-# -- A summed likelihood as measured numbers with units and intervals.
+# -- A likelihood sum as measured values with units and intervals.
 
 
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """The values ``nll``, ``bits_per_byte`` and, if finite, ``perplexity``.
 
-    Intervals are over blocks. ``token`` and ``text`` are names for the units of tokens and bytes.
+    Intervals are over blocks. ``token`` and ``text`` are the names of tokens and bytes in units.
     """
     of = "" if text is None else f" of {text}"
     values = {
@@ -225,7 +225,7 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
             total.bits_per_byte(), f"bits per UTF-8 byte{of}", total.bytes, total.bits_per_byte_interval()
         ),
     }
-    # A perplexity too large for a float is left out; nll says the same and is there.
+    # A perplexity that is too large for a float is left out; nll has the same information.
     if math.isfinite(total.perplexity()):
         unit = f"per {token} of this tokenizer"
         values["perplexity"] = measured_value(total.perplexity(), unit, total.tokens, total.perplexity_interval())
@@ -233,9 +233,9 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
 
 
 def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
-    """The value ``mean_perplexity``, the mean of the texts' perplexities, if finite; each block is a text.
+    """The value ``mean_perplexity``, the mean of the texts' perplexities, if it is finite. Each block is a text.
 
-    ``token`` and ``texts`` are names for the unit, such as "article token" and "articles".
+    ``token`` and ``texts`` are names in the unit, such as "article token" and "articles".
     """
     value = total.mean_perplexity()
     if not math.isfinite(value):
@@ -245,22 +245,22 @@ def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, M
 
 
 def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    """A measured value with its interval, if both ends are finite."""
+    """A measured value with its interval. The interval is left out if an end is not finite."""
     low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
 
-# -- A stream of tokens cut into training rows of one length.
+# -- A stream of tokens that is cut into training rows of equal length.
 
 
 def block_rows(stream: Sequence[int], size: int, text: str, setting: str) -> Dataset:
-    """Rows of contiguous blocks as ``input_ids`` and ``labels``; a remainder shorter than a block is dropped.
+    """Rows of contiguous blocks as ``input_ids`` and ``labels``. A remainder shorter than a block is dropped.
 
     >>> block_rows([7, 1, 2, 3, 4], 2, "the training text", "task.block")["input_ids"][:]
     [[7, 1], [2, 3]]
 
     Raises:
-        ValueError: If the stream is shorter than one block; ``text`` and ``setting`` are names for the message.
+        ValueError: If the stream is shorter than one block. ``text`` and ``setting`` are names for the message.
     """
     from datasets import Dataset
 

@@ -18,13 +18,13 @@ from nextword.settings.config import Seed, Settings
 
 @dataclass(frozen=True)
 class PromptedDecoding:
-    """A decoding and the kind of prompts it continues.
+    """A decoding, and the kind of prompts that it continues.
 
     >>> PromptedDecoding(Decoding(top_k=40), ", with prompt").title
     'top-k 40, with prompt'
 
     Attributes:
-        prompts: Name of the kind of prompts, used in titles; empty if a task has one kind.
+        prompts: Name of the kind of prompts, used in titles. Empty if a task has only one kind.
     """
 
     decoding: Decoding
@@ -49,13 +49,13 @@ class SeededDecoding:
     seed: int
 
 
-# -- What can be set of the texts that a task has every method write, and how they are measured.
+# -- The settings of the texts that every method of a task generates, and of their metrics.
 
 METRICS = (
     "likelihood", "unigram-kl:test", "ms-jaccard:1,2,3", "self-bleu:1,2,3", "distinct:1,2,3", "rep", "uniq-seq",
     "frequency-groups",
 )  # fmt: skip
-"""The seven metrics of F2-Softmax, and the frequency groups of the generated tokens (its figure 2)."""
+"""The seven metrics of F2-Softmax, and the frequency groups of the generated tokens (F2-Softmax, figure 2)."""
 
 WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "distinct-3", "rep", "uniq-seq")
 """The seven values by which F2-Softmax's table 9 ranks systems."""
@@ -65,7 +65,7 @@ WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "dist
 class Texts:
     """The texts that every method generates for a task: decodings and metrics.
 
-    Each of ``decodings`` gives one samples file and needs a unique title; the rest is as in ``WritingConfig``.
+    Each of ``decodings`` gives one samples file and needs a unique title. Other attributes are as in ``WritingConfig``.
     """
 
     decodings: tuple[PromptedDecoding, ...]
@@ -75,7 +75,7 @@ class Texts:
     draws: tuple[int, ...] | None = None
 
     def draws_of(self, way: PromptedDecoding) -> tuple[int | None, ...]:
-        """Seeds of the samples files of one model with this decoding; None: its training seed."""
+        """Seeds of the samples files of one model with this decoding. None is the model's training seed."""
         return self.draws if self.draws is not None and way.is_sampled else (None,)
 
 
@@ -88,14 +88,14 @@ class WritingConfig(Settings):
     """Decodings: "greedy", "top-k:K", "top-p:P", "sample" (the last three also with a temperature: "top-k:3,0.7"),
     "beam:B", or arguments: {top_k = 3, temperature = 0.7}."""
     draws: list[Seed] | None = Field(default=None, min_length=1)
-    """Sampling seeds, for instance [0, 1, 42]. Each trained model generates one samples file per seed. None: once,
-    with its training seed. Greedy and beam search run once."""
+    """Sampling seeds, for instance [0, 1, 42]. Each trained model generates one samples file per seed. None: one file,
+    with the model's training seed. Greedy and beam search run once."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later."""
     wins: list[str] | None = None
-    """Keys of the values that are compared when systems are ranked; none: one per metric; they may be changed later."""
+    """Keys of the values that are compared when systems are ranked; none: one per metric. They may be changed later."""
     examples: int = Field(default=3, ge=0)
-    """Number of prompts whose texts the report shows; it may be changed later."""
+    """Number of prompts whose texts the report shows. It may be changed later."""
 
     @field_validator("metrics")
     @classmethod
@@ -130,15 +130,15 @@ class ContinuationConfig(WritingConfig):
     """Settings of the generation from test prompts, and its metrics."""
 
     prompts: int = Field(default=0, ge=0)
-    """Maximum number of blocks of the test text used for prompts, from its start; 0: generate no texts."""
+    """Maximum number of blocks of the test text used for prompts, from its beginning; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
     """Tokens per prompt, from the start of its block."""
     continuation: int = Field(default=100, ge=1)
-    """Tokens per text: the rest of the block is the human reference, and a method generates the same number of
+    """Tokens per text. The rest of the block is the human reference, and a method generates the same number of
     tokens."""
     wins: list[str] | None = None
-    """Keys of the values that are compared when systems are ranked; none: F2-Softmax's seven if its metrics are used,
-    else one per metric; they may be changed later."""
+    """Keys of the values that are compared when systems are ranked; none: the seven of F2-Softmax if its metrics are
+    used, otherwise one per metric. They may be changed later."""
 
     @property
     def block(self) -> int:
@@ -155,7 +155,7 @@ class ContinuationConfig(WritingConfig):
 
 
 def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
-    """Prompts and targets from the first non-overlapping blocks of a text: the start of a block, and its rest.
+    """Prompts and targets from the first non-overlapping blocks of a text: the beginning of a block, and its rest.
 
     F2-Softmax (section 4.1.5) uses 50 tokens of each block as prompt and 100 as target.
 

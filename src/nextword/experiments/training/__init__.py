@@ -1,1 +1,1 @@
-"""Training of one model: ``train_model.py`` is the entry, and ``one_training.py`` calls transformers."""
+"""Training of one model. ``train_model.py`` has the function to call, and ``one_training.py`` calls transformers."""

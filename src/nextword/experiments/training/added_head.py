@@ -1,4 +1,4 @@
-"""Attach another head to a finished model without training, and choose its settings on held-out text."""
+"""Attach another head to a finished model without training, and choose its settings on held-out texts."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class AddedHead:
     spec: str
     """The head, with the chosen settings."""
     calibration: CalibrationResults | None
-    """Results of the calibration; None without held-out text."""
+    """Results of the calibration; None if there were no held-out texts."""
     can_be_calibrated: bool
-    """Whether the head has settings that held-out text can choose."""
+    """Whether the head has settings that can be chosen on held-out texts."""
     replaced: str | None = None
-    """The model's former head, if the new head replaces it and it is not a softmax; else None."""
+    """The model's former head, if the new head replaces it and it is not a softmax; otherwise None."""
 
 
 def add_head(
@@ -53,21 +53,21 @@ def add_head(
     command: str | None = None,
     progress: Progress | None = None,
 ) -> AddedHead:
-    """Save a model with another head over the same weights, with the results of the calibration.
+    """Save a model with another head on the same weights, with the results of the calibration.
 
     Args:
         opened: The model, which is not modified.
         head: Spec of the head, such as ``cache`` or ``knn:store=store``.
         out: Folder of the new model.
-        held: Held-out texts, or rows of tokens, for choosing the head's temperature and weight in one pass; None: keep
-            those of ``head``.
+        held: Held-out texts, or rows of tokens, on which the head's temperature and weight are chosen in one pass.
+            None: keep the temperature and weight of ``head``.
         tokens: Maximum number of held-out tokens to read.
-        command: Command line, for the model card.
-        progress: Function called with the share of the tokens read so far, 0 to 1.
+        command: Command line that repeats the call, for the model card.
+        progress: Function that receives the share of tokens read so far, from 0 to 1.
 
     Raises:
-        ValueError: If ``out`` is not empty, the head does not fit the model or has nothing to choose, or a text is in
-            its n-gram index.
+        ValueError: If ``out`` is not empty, the head does not fit the model or has nothing to choose, or the head's
+            n-gram index contains a text.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -79,7 +79,7 @@ def add_head(
     _expect_index(ours.next_word_head.config)
     results = None
     if held is not None:
-        calibration_of(ours, "held")  # refused before texts are read
+        calibration_of(ours, "held")  # raises its error before texts are read
         over = replace(opened, model=ours)
         results = _calibrated(over, held, tokens, progress)
     write = writer_of(ours, str(opened.model.name_or_path))

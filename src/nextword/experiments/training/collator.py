@@ -1,4 +1,4 @@
-"""Collate sequences into padded batches, and encode auxiliary texts once before training."""
+"""Makes padded batches of sequences, and encodes auxiliary texts once before training."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ ROWS = 32
 
 Key = tuple[int, ...]
 Stage = Callable[[], AbstractContextManager[Callable[[float], None]]]
-"""A context manager for a stage, which yields the stage's progress function."""
+"""A function that begins a stage, as a context manager which yields the stage's progress function."""
 
 
 class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
-    """A frozen encoder's states of texts, one per token, by the texts' ids."""
+    """The states of texts from a frozen encoder, one per token. The keys are the ids of the texts."""
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
-        """The states of each text; None if a text was not encoded."""
+        """The states of each text. None if one of the texts was not encoded."""
         states = [self.get(tuple(row.tolist())) for row in ids]
         return [row for row in states if row is not None] if all(row is not None for row in states) else None
 
 
 def is_encodable(model: Any) -> bool:
-    """Whether the model has an encoder of auxiliary texts that is not trained."""
+    """Whether the model has an encoder of auxiliary texts, and this encoder is not trained."""
     encoder = getattr(model, "auxiliary_encoder", None)
     return encoder is not None and not any(parameter.requires_grad for parameter in encoder.parameters())
 
 
 def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
-    """The distinct texts of data sets, sorted by length and then by ids, independent of the order of rows."""
+    """The distinct texts of data sets, sorted by length and then by ids. The result does not depend on row order."""
     texts = {tuple(row) for dataset in datasets if COLUMN in dataset.column_names for row in _column(dataset)}
     return sorted(texts, key=lambda text: (len(text), text))
 
@@ -72,7 +72,7 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
     The batches are always the same, so the results are reproducible to the last digit.
 
     Returns:
-        The states; None if they would take more than ``LIMIT`` bytes, so that each batch must be encoded anew.
+        The states. None if they would take more than ``LIMIT`` bytes; each batch must then encode its texts.
     """
     width = model.auxiliary_encoder.config.hidden_size
     needed = 4 * width * sum(map(len, texts))
@@ -91,7 +91,7 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
 
 
 class TaskRows:
-    """The tokenized rows of a task, made on first use, and their encoded auxiliary texts."""
+    """The tokenized rows of a task, which are made when first used, and their encoded auxiliary texts."""
 
     def __init__(self, data: Data, tokenizer: PreTrainedTokenizerBase) -> None:
         self._data, self._tokenizer = data, tokenizer
@@ -110,7 +110,7 @@ class TaskRows:
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
         """The frozen encoder's states of all auxiliary texts.
 
-        They are computed once per encoder, within ``stage``. None: there are none, or too many to keep.
+        They are computed once per encoder, within ``stage``. None if there are no such texts, or too many to keep.
         """
         if not is_encodable(model):
             return None
@@ -123,21 +123,21 @@ class TaskRows:
         return self._encoded[key]
 
 
-# -- Sequences of different lengths become one padded batch.
+# -- Padded batches of sequences with different lengths.
 
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Makes a batch's auxiliary inputs, for models with a conditioner; other models do not get these columns.
+    """Makes a batch's auxiliary inputs, for models with a conditioner. Other models do not get these columns.
 
     >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
 
     source: bool = False
-    """Whether to pass the text as decoder tokens too, for heads that copy from it."""
+    """Whether the batch also has the text as decoder tokens, for heads that copy from it."""
     encoded: EncodedTexts | None = None
-    """Encoded states of texts, passed instead of ids if all texts of a batch are encoded."""
+    """Encoded states of texts. They replace the ids if all texts of a batch are encoded."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The arguments of ``forward``: ids (B, A) or states (B, A, E) with their mask, and the source (B, S)."""
@@ -159,7 +159,7 @@ class Auxiliary:
 
 @dataclass(frozen=True)
 class RightPadding:
-    """Collator that pads on the right: ids with ``pad_id``, labels with -100, the mask with 0.
+    """Collator that pads on the right: ids with ``pad_id``, labels with -100, and the mask with 0.
 
     >>> batch = RightPadding()([{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}, {"input_ids": [8], "labels": [8]}])
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["attention_mask"].tolist()
@@ -169,18 +169,18 @@ class RightPadding:
     pad_id: int = 0
     aligned: bool = True
     """Whether there is one label per input id, as for decoder-only models. The labels of encoder-decoder models are a
-    separate sequence, padded to its own maximum length T' instead of T."""
+    separate sequence, padded to their own maximum length T' instead of T."""
     decoder_mask: bool = False
-    """Whether the batch contains ``decoder_attention_mask``, 0 at padding of the labels, for a backbone that looks rows
-    up by their tokens. Other backbones do not need it: only positions after the labels would attend to padding."""
+    """Whether the batch contains ``decoder_attention_mask``, which is 0 at padding of the labels. Only a backbone that
+    looks rows up by their tokens needs it. In other backbones only positions after the labels attend to padding."""
     without_logits: bool = False
-    """Put ``return_logits=False`` into the batch, so that our models return a loss without computing (B, T, V)
-    logits."""
+    """Whether the batch contains ``return_logits=False``, so that a nextword model returns a loss without computing
+    (B, T, V) logits."""
     auxiliary: Auxiliary | None = None
-    """Makes the batch's auxiliary inputs; None: such columns are dropped."""
+    """Object that makes the batch's auxiliary inputs. None: the columns of auxiliary texts are dropped."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Make a batch of (B, T) tensors, T the maximum length; ValueError if aligned labels and ids do not match."""
+        """Make a batch of (B, T) tensors, with the maximum length T. ValueError if aligned labels and ids differ."""
         ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
         labels, label_mask = padded(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
@@ -200,14 +200,14 @@ def _batch_column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.T
     return [torch.as_tensor(example[name], dtype=torch.long) for example in examples]
 
 
-# -- Data sets that show other rows in each epoch.
+# -- Data sets whose rows differ between epochs.
 
 
 class EpochSetter(TrainerCallback):
     """Callback that calls ``set_epoch`` of the training data before each epoch.
 
-    accelerate does the same, except in an epoch that a resumed training begins in the middle of, which would then have
-    the rows of the first epoch. Worker processes start with each epoch, so they use its number.
+    accelerate also does this, except in an epoch in the middle of which a resumed training begins. That epoch would
+    have the rows of the first epoch. Worker processes start with each epoch, so they use its number.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -219,7 +219,7 @@ class EpochSetter(TrainerCallback):
 
 
 class FixedDataset:
-    """Data without ``set_epoch``, because accelerate would otherwise change the epoch of validation data."""
+    """Data without ``set_epoch``. Otherwise accelerate would change the epoch of validation data."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

@@ -1,4 +1,4 @@
-"""Cost of a training: ``transformers.Trainer`` callbacks that measure time and memory of steps."""
+"""Cost of a training. Callbacks of ``transformers.Trainer`` measure time and memory of steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from torch.profiler import ProfilerActivity, profile
 from nextword.experiments.training.resume import StatefulCallback
 
 MEASURED_STEP = 2
-"""The step whose memory is measured on a CPU: the first one at which the optimiser's state exists."""
+"""The step whose memory is measured on a CPU. It is the first step in which the optimiser's state exists."""
 MIB = 2**20
 
 
 class StepClock(StatefulCallback):
-    """Callback that times each optimiser step; checkpoints include the times, so a resumed training has all of them."""
+    """Callback that times each optimiser step. Checkpoints include the times, so a resumed training has all times."""
 
     checkpointed = ("total", "seconds")
 
@@ -36,7 +36,7 @@ class StepClock(StatefulCallback):
 
     @property
     def total(self) -> float:
-        """Seconds of training so far, without the time lost between a checkpoint and an interruption."""
+        """Seconds of training so far, without time that was lost between a checkpoint and an interruption."""
         return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
 
     @total.setter
@@ -67,7 +67,7 @@ class StepClock(StatefulCallback):
 
     @property
     def median_ms(self) -> float | None:
-        """Median milliseconds per step; ``None`` if all steps were warm-up."""
+        """Median milliseconds per step; ``None`` if there were only warm-up steps."""
         return 1000 * statistics.median(self.seconds) if self.seconds else None
 
 
@@ -75,8 +75,8 @@ class PeakMemory(StatefulCallback):
     """Callback that measures the peak memory of tensors: parameters, gradients, optimiser state and activations.
 
     On a GPU it is the peak of torch's allocator over the whole training. On a CPU, the resident size of the process
-    includes freed memory and libraries, so the allocations of one step are recorded and added to the memory that
-    persists between steps.
+    would include freed memory and libraries. So the allocations of one step are recorded, and added to the memory that
+    is used between steps.
     """
 
     checkpointed = ("mib",)
@@ -91,7 +91,7 @@ class PeakMemory(StatefulCallback):
 
     @property
     def mib(self) -> float | None:
-        """Peak so far in MiB; ``None`` if it is not measured yet."""
+        """Peak so far in MiB; ``None`` if it has not been measured yet."""
         if self._device is None or self._device.type != "cuda":
             return self._before
         return max(self._before or 0.0, torch.cuda.max_memory_allocated(self._device) / MIB)
@@ -101,7 +101,7 @@ class PeakMemory(StatefulCallback):
         self._before = mib
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Reset the GPU's peak, and choose the step that is measured on a CPU."""
+        """Reset the GPU's peak, and choose the step to measure on a CPU."""
         super().on_train_begin(args, state, control)
         self._device = args.device
         if args.device.type == "cuda":
@@ -110,12 +110,12 @@ class PeakMemory(StatefulCallback):
             self._until_measured = min(MEASURED_STEP, state.max_steps - state.global_step)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin recording, at the measured step."""
+        """Begin recording, if this is the step to measure."""
         self._until_measured -= 1
         if self._until_measured == 0:
             self._between_steps = _living_bytes(kwargs["model"], kwargs["optimizer"])
             self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-            self._silence.enter_context(_stderr_silenced())  # it also warns of what was allocated before, in the step
+            self._silence.enter_context(_stderr_silenced())  # the profiler also warns of memory allocated before
             self._profile.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -126,7 +126,7 @@ class PeakMemory(StatefulCallback):
             self.mib = (self._between_steps + _peak_bytes(recorded)) / MIB
 
     def stop_recording(self) -> None:
-        """End a recording that an error or Ctrl-C left open, because torch allows one at a time."""
+        """End a recording that an error or Ctrl-C left open, because torch allows only one recording at a time."""
         if self._profile is not None:
             with self._silence:
                 self._profile.__exit__(None, None, None)
@@ -135,7 +135,7 @@ class PeakMemory(StatefulCallback):
 
 def _now(device: torch.device) -> float:
     if device.type == "cuda":
-        torch.cuda.synchronize(device)  # otherwise only the launch of the kernels is timed
+        torch.cuda.synchronize(device)  # otherwise only the launch of the kernels would be timed
     return time.perf_counter()
 
 
@@ -145,13 +145,13 @@ def _living_bytes(model: torch.nn.Module, optimizer: Any) -> int:
         value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
     ]
     tensors += [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    here = (tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors)  # a share (FSDP2)
+    here = (tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors)  # FSDP2: a shard
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in here}
     return sum(storages.values())
 
 
 def _peak_bytes(recorded: profile) -> int:
-    # highest running sum over allocations (positive) and releases (negative) in the order in which they happened
+    # the highest running sum of allocations (positive) and releases (negative), in the order of the events
     results: Any = recorded.profiler.kineto_results if recorded.profiler is not None else None
     events = [event for event in results.events() if event.name() == MEMORY_EVENT_NAME] if results is not None else []
     living = peak = 0
@@ -163,7 +163,7 @@ def _peak_bytes(recorded: profile) -> int:
 
 @contextlib.contextmanager
 def _stderr_silenced() -> Iterator[None]:
-    # the profiler's C++ side announces itself on file descriptor 2, in the middle of the user's progress bar
+    # the profiler's C++ code prints a message on file descriptor 2, which would interrupt the progress bar
     sys.stderr.flush()
     stderr = os.dup(2)
     try:

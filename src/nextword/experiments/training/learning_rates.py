@@ -19,16 +19,16 @@ REST = "backbone"
 """Group of all parameters that are in no other group."""
 
 PARTS = {"encoder": "auxiliary_encoder", "conditioner": "conditioner", "head": "next_word_head"}
-"""Groups that are attributes of our models; all other parameters are in ``REST``."""
+"""Groups that are attributes of nextword models. All other parameters are in ``REST``."""
 
 GROUPS = ("output_embeddings", *PARTS, REST)
 """All groups."""
 
 
 def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """The parameters of a model by group, each in one group; empty groups are left out.
+    """The parameters of a model by group. Each parameter is in one group, and empty groups are left out.
 
-    ``output_embeddings`` includes tied parameters, so in GPT-2 it has the input embeddings.
+    ``output_embeddings`` includes tied parameters. So in GPT-2 it has the input embeddings.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
@@ -63,15 +63,15 @@ def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
 
 
 NEW = ("head", "conditioner")
-"""Groups of new parameters when a head is attached to a pretrained model."""
+"""Groups whose parameters are new when a head is attached to a pretrained model."""
 
 HARSH = 1e-3
-"""Approximate learning rate above which a pretrained model forgets what it learned within a few steps."""
+"""Approximate learning rate above which a pretrained model forgets within a few steps what it has learned."""
 
 
 def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
-    """A warning if learning rates are too high for the pretrained weights of these groups; else None."""
-    # low-rank adapters are new parameters too
+    """A warning if learning rates are too high for the pretrained weights of these groups, otherwise an empty list."""
+    # low-rank adapters are new parameters
     old = [name for name in groups if name not in NEW and not (name == REST and settings.lora is not None)]
     highest = max((settings.learning_rates.get(name, settings.learning_rate) for name in old), default=0.0)
     if highest <= HARSH:
@@ -84,16 +84,16 @@ def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
 
 
 class GroupedTrainer(Trainer):
-    """``transformers.Trainer`` with learning rates per group; other groups use ``args.learning_rate``."""
+    """``transformers.Trainer`` with a learning rate per group. Other groups have ``args.learning_rate``."""
 
     def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
         self._rates = dict(rates)
         super().__init__(*args, **kwargs)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Create Trainer's optimiser, with its groups (with and without weight decay) split by learning rate."""
+        """Create Trainer's optimiser. Its groups (with and without weight decay) are split by learning rate."""
         optimizer = super().create_optimizer(model)
-        if self._rates:  # without, the optimiser stays as it is, so that earlier checkpoints continue
+        if self._rates:  # otherwise the optimiser is not changed, so that earlier checkpoints can be resumed
             prepared: Any = self.model if model is None else model
             groups = parameter_groups(prepared)
             rate_of = {parameter: self._rates.get(name) for name, group in groups.items() for parameter in group}
@@ -101,10 +101,10 @@ class GroupedTrainer(Trainer):
         return optimizer
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Prepare for FSDP on a CPU too, which accelerate silently skips.
+        """Prepare for FSDP on a CPU as well, which accelerate silently skips.
 
-        Processes that share a vocabulary read the same batches. For accelerate this is tensor parallelism, which it
-        refuses on a CPU if it is configured beforehand.
+        Processes that share a vocabulary read the same batches. accelerate calls this tensor parallelism, and rejects
+        it on a CPU if it is configured beforehand.
         """
         from accelerate import ParallelismConfig
         from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
@@ -115,22 +115,22 @@ class GroupedTrainer(Trainer):
         if vocabulary_mesh(model.get_output_embeddings()) is not None:
             state.parallelism_config = ParallelismConfig(tp_size=self.args.world_size)
             state.device_mesh = state.parallelism_config.build_device_mesh(self.args.device.type)
-            model._tp_size = self.args.world_size  # accelerate asks for it, and leaves such a model as it is
+            model._tp_size = self.args.world_size  # accelerate reads this attribute, and does not change such a model
         if self.args.fsdp and state.distributed_type == DistributedType.MULTI_CPU:
             state.distributed_type = DistributedType.FSDP
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
             self.is_fsdp_enabled = True
 
     def compute_loss_context_manager(self) -> Any:
-        """Add the autocast for FSDP with bf16, which accelerate leaves out with our sharding."""
+        """Add the autocast for FSDP with bf16. With our sharding accelerate does not add it."""
         if self.args.fsdp and self.args.bf16:
             return torch.autocast(self.args.device.type, dtype=torch.bfloat16)
         return super().compute_loss_context_manager()
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of a step; none if the training has already ended, because Trainer would do one more step.
+        """The batches of a step. None if the training has already ended, because Trainer would do one more step.
 
-        This happens if a process was killed between the last checkpoint and the end of the run.
+        This happens if a process was killed between the last checkpoint and the end of the training.
         """
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
@@ -138,7 +138,7 @@ class GroupedTrainer(Trainer):
 
 
 def _split(group: dict[str, Any], rate_of: Mapping[nn.Parameter, float | None]) -> list[dict[str, Any]]:
-    rates = dict.fromkeys(rate_of[parameter] for parameter in group["params"])  # in order, so that it is the same again
+    rates = dict.fromkeys(rate_of[parameter] for parameter in group["params"])  # a dict keeps the order in every run
     return [
         group
         | ({} if rate is None else {"lr": rate})

@@ -1,4 +1,4 @@
-"""The loss curve of a training, complete over interruptions; early stopping and stopping on divergence."""
+"""The loss curve of a training, complete even after interruptions; early stopping, and stopping on divergence."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nextword.results.records import Cost, CurvePoint, Record
 
 
 class RunningLoss(StatefulCallback):
-    """Callback that keeps the loss since the last point of the curve in checkpoints.
+    """Callback that stores in checkpoints the loss since the last point of the curve.
 
-    Trainer does not save it and resumes from zero, so the next point would be the mean over the steps since the
-    checkpoint only.
+    Trainer does not store it and resumes from zero. The next point would then be the mean over only the steps since
+    the checkpoint.
     """
 
     checkpointed = ("summed", "since")
@@ -34,7 +34,7 @@ class RunningLoss(StatefulCallback):
 
     @summed.setter
     def summed(self, loss: float) -> None:
-        self._trainer._tr_loss += loss  # zero until now
+        self._trainer._tr_loss += loss  # it is zero before
 
     @property
     def since(self) -> int:
@@ -52,7 +52,7 @@ class RunningLoss(StatefulCallback):
 
 
 class DivergedError(ValueError):
-    """The loss of a training is NaN or infinite; the message names the step."""
+    """The loss of a training is NaN or infinite. The message names the step."""
 
 
 class LastStepLogger(TrainerCallback):
@@ -65,7 +65,7 @@ class LastStepLogger(TrainerCallback):
 
 
 class BestCheckpoint(TrainerCallback):
-    """Callback that saves a checkpoint at each new lowest validation loss; Trainer keeps the best one.
+    """Callback that saves a checkpoint at each new lowest validation loss. Trainer keeps the best checkpoint.
 
     The folder of checkpoints may have been moved since the last interruption.
     """
@@ -79,7 +79,7 @@ class BestCheckpoint(TrainerCallback):
             state.best_model_checkpoint = str(self._folder / f"checkpoint-{state.best_global_step}")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Request a checkpoint; Trainer compares and saves afterwards."""
+        """Request a checkpoint. Trainer compares and saves afterwards."""
         if state.best_metric is None or evaluated["metrics"]["eval_loss"] < state.best_metric:
             control.should_save = True
 
@@ -99,10 +99,10 @@ class EarlyStopping(StatefulCallback):
         self.lowest: float | None = None
         """Lowest loss so far."""
         self.waited = 0
-        """Number of losses since the lowest."""
+        """Number of losses since the lowest loss."""
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Count, and stop if needed; a checkpoint is saved in case the process is killed before the model is saved."""
+        """Count losses, and stop if needed. A checkpoint is saved, because the process may be killed before the end."""
         loss = evaluated["metrics"]["eval_loss"]
         if self.lowest is None or loss < self.lowest - self._min_improvement:
             self.lowest, self.waited = loss, 0
@@ -124,17 +124,17 @@ class TrainingOutcome(Record):
     curve: list[CurvePoint]
     """Training loss in nats per token; each point is the mean since the previous point."""
     validation_curve: list[CurvePoint] = Field(default=[])
-    """Validation loss in nats per token, averaged over batches as in Trainer; empty without ``evaluate_every``."""
+    """Validation loss in nats per token, averaged over batches as in Trainer. Empty without ``evaluate_every``."""
     best_step: int | None = None
-    """Step with the lowest validation loss, whose weights are kept; None: the weights are those of the last step."""
+    """Step with the lowest validation loss, if its weights are kept. None: the weights are those of the last step."""
     cost: Cost
     """Parameters, time and memory, explained in docs/compare.md."""
 
     def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
         """Combine this training with a following one of the same model.
 
-        Step numbers continue, seconds add up, memory is the higher peak, and the time per step is the mean weighted by
-        steps.
+        Step numbers continue, and seconds add up. Memory is the higher of the two peaks. The time per step is the mean
+        weighted by steps.
         """
         steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
         costs = [self.cost, later.cost]
@@ -162,16 +162,16 @@ def _later(curve: list[CurvePoint], steps: int) -> list[CurvePoint]:
     return [CurvePoint(step=steps + point.step, loss=point.loss) for point in curve]
 
 
-# -- Whether validation losses rise again: the model learns its training data by heart.
+# -- Whether validation losses rise again, which means that the model memorises its training data.
 
 RISE = 0.01
-"""Minimum rise in nats per token; a smaller one is ignored."""
+"""Minimum rise in nats per token. A smaller rise is ignored."""
 IN_A_ROW = 3
-"""Number of consecutive validation losses above the lowest that triggers the warning; fewer may be chance."""
+"""Number of consecutive validation losses above the lowest that triggers the warning. Fewer may be chance."""
 
 
 def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The lowest point of the validation losses, if the last one is higher; else None.
+    """The lowest point of the validation losses if the last one is higher, otherwise None.
 
     >>> points = [CurvePoint(step=step, loss=loss) for step, loss in ((10, 5.0), (20, 4.0), (30, 4.5))]
     >>> risen(points).step, risen(points[:2])
@@ -184,13 +184,13 @@ def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last few losses are all above the lowest one."""
+    """Whether the last few losses are all above the lowest loss."""
     lowest = risen(curve)
     return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
 
 
 def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
-    """The warning that validation losses rise, with advice; empty if they do not rise.
+    """The warning that validation losses rise, with advice. Empty if they do not rise.
 
     ``keep_best`` is whether the weights of the lowest loss are kept, ``finished`` whether the training is over.
     """

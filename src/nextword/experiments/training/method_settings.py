@@ -19,7 +19,7 @@ SHORT_FORM = ("head", "objective", "conditioner")
 
 
 class MethodSettings(Settings):
-    """A head with its objective. A string is the short form ``head/objective/conditioner``; later parts are optional.
+    """A head with its objective. Its short form is the string ``head/objective/conditioner``; later parts are optional.
 
     Each component can be a spec with settings (``histalign:alpha=0.5``) or a table.
 
@@ -30,16 +30,16 @@ class MethodSettings(Settings):
     """
 
     head: str | dict[str, JsonValue] = Field(min_length=1)
-    """Head spec, for instance ``mos:3`` or ``softmax+mi``, or its settings as a table; ``nextword list heads`` shows
-    them."""
+    """Head spec, for instance ``mos:3`` or ``softmax+mi``, or its settings as a table. ``nextword list heads`` shows
+    all heads."""
     objective: str | dict[str, JsonValue] = Field(default="mle", min_length=1)
-    """Objective spec, for instance ``histalign``, or its settings as a table; ``nextword list objectives`` shows
-    them."""
+    """Objective spec, for instance ``histalign``, or its settings as a table. ``nextword list objectives`` shows all
+    objectives."""
     conditioner: str | dict[str, JsonValue] | None = Field(default=None, min_length=1)
-    """Conditioner spec, for instance ``bergpt:2``, or its settings as a table; ``nextword list conditioners`` shows
-    them. Only for tasks with an auxiliary text."""
+    """Conditioner spec, for instance ``bergpt:2``, or its settings as a table. ``nextword list conditioners`` shows
+    all conditioners. Only for tasks with an auxiliary text."""
     training: dict[str, JsonValue] = Field(default={})
-    """Training settings of this method alone, for instance ``{lora = {rank = 8}}``."""
+    """Training settings of this method only, for instance ``{lora = {rank = 8}}``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -69,10 +69,10 @@ class MethodSettings(Settings):
 
 
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
-    """A component in short form: its spec, or for a table the unnamed settings (``histalign:paper``).
+    """A component in short form. It is its spec, or for a table the settings without a name (``histalign:paper``).
 
-    Comparisons use it for titles and folders. A table may have settings that the short form leaves out. ``kind`` is
-    one of ``SHORT_FORM``.
+    Comparisons use it for titles and folders. The short form may leave out settings of a table. ``kind`` is one of
+    ``SHORT_FORM``.
     """
     if isinstance(part, str):
         return part
@@ -80,7 +80,7 @@ def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
     try:
         return grammar.title(grammar.parse(part))
     except ValueError:
-        return str(part.get(kind, part))  # what is wrong with it is said where it is built
+        return str(part.get(kind, part))  # the code that builds the component raises the error
 
 
 def _grammar(kind: str) -> Grammar[Any]:
@@ -99,7 +99,7 @@ def table_of_method(text: str) -> dict[str, Any]:
     {'head': 'cache', 'objective': 'histalign:alpha=0.5'}
 
     Raises:
-        ValueError: If it has too many parts.
+        ValueError: If the text has too many parts.
     """
     parts = [part.strip() for part in split_outside(text, "/")]
     if len(parts) > len(SHORT_FORM):
@@ -128,16 +128,16 @@ def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     return table_of_method(text) if len(path) > 1 and path[-2] == "methods" else None
 
 
-# -- Recipes: a task is a table in them, whose data may stand beside it.
+# -- Recipes: the task is a table, and its data may also be at the top level.
 
 BESIDE_TASK = ("data", "encoder")
-"""Task settings that are also allowed at the top level of a recipe: ``data = "book.txt"`` is ``task.data``."""
+"""Task settings that are also allowed at the top level of a recipe: ``data = "book.txt"`` means ``task.data``."""
 
 
 def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a recipe so that its task is a table with all task settings.
 
-    In earlier versions, the task settings of a training were a table ``data``, with its path as ``path``.
+    In earlier versions, the task settings of a training were a table ``data``, and ``task.data`` was its key ``path``.
 
     >>> with_task_table({"task": "lm", "data": "book.txt"})
     {'task': {'name': 'lm', 'data': 'book.txt'}}
@@ -158,7 +158,7 @@ def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_recipe(recipe: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Apply overrides to a recipe before validation; ValueError for an override that cannot be parsed."""
+    """Apply overrides to a recipe before validation. ValueError for an override that cannot be parsed."""
     if isinstance(old := recipe.get("data"), Mapping):
         for key in old:
             _current_name(f"data.{key}")

@@ -53,26 +53,26 @@ def fit(
     encoded: EncodedTexts | None = None,
     progress: Callable[[float], None] | TrainerCallback | None = None,
 ) -> TrainingOutcome:
-    """Train ``model`` in place; if it is sharded over processes, load it with ``whole_model`` afterwards.
+    """Train ``model`` in place. If it is sharded over processes, load it with ``whole_model`` afterwards.
 
-    Called again with the same folder after an interruption, it resumes from the last complete checkpoint. On a CPU the
-    weights are then bitwise equal to those of an uninterrupted training.
+    After an interruption, the same call resumes from the last complete checkpoint in ``folder``. On a CPU the weights
+    are then bitwise equal to those of a training without interruption.
 
     Args:
         model: A model of nextword or transformers, decoder-only or encoder-decoder, whose ``forward`` takes labels.
         dataset: Columns ``input_ids`` and ``labels`` of any length, and ``aux_input_ids`` for a model with a
-            conditioner; see ``nextword.experiments.tasks.Data``. If it has ``set_epoch``, this is called before each
-            epoch.
+            conditioner; see ``nextword.experiments.tasks.Data``. If it has a method ``set_epoch``, this method is
+            called before each epoch.
         settings: Training settings.
-        seed: Seed of batch order and dropout. It does not depend on the model, so every method has the same batches.
+        seed: Seed of batch order and dropout. They do not depend on the model, so every method has the same batches.
         folder: Folder for checkpoints.
         validation: Validation data in the format of ``dataset``; needed with ``settings.evaluate_every``.
         encoded: States of auxiliary texts from the model's frozen encoder.
-        progress: Function called with the share of finished steps, or a Trainer callback.
+        progress: Function that receives the share of finished steps, or a Trainer callback.
 
     Raises:
-        ValueError: If the data is not suitable, the settings need something unavailable, or ``folder`` has checkpoints
-            of another training.
+        ValueError: If the data is not suitable, the settings need something unavailable, or ``folder`` has the
+            checkpoints of another training.
         DivergedError: If the loss of a step is NaN or infinite.
     """
     folder = Path(folder)
@@ -88,10 +88,10 @@ def fit(
 
 
 def fit_with_main() -> None:
-    """In a secondary process: join every training of the main process until it ends."""
+    """Called in a secondary process: join every training of the main process until the main process ends."""
     for asked in processes.received():
         model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
-        with contextlib.suppress(DivergedError):  # the main process says so
+        with contextlib.suppress(DivergedError):  # the main process reports it
             _fit(model, **asked, progress=None)
 
 
@@ -105,11 +105,11 @@ def _fit(
     encoded: EncodedTexts | None,
     progress: Callable[[float], None] | TrainerCallback | None,
 ) -> TrainingOutcome:
-    # in each process alike
+    # every process calls this function
     collator = batch_collator(model, encoded)
     _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
-    parameters = sum(parameter.numel() for parameter in model.parameters())  # a tied parameter is listed once
+    parameters = sum(parameter.numel() for parameter in model.parameters())  # counts a tied parameter once
     identity = TrainingIdentity.of(model, settings, seed)
     with trainable(model, settings, seed), _use_cache_kept(model.config):
         expect_trained(settings.learning_rates, model)
@@ -131,7 +131,7 @@ def _fit(
             eval_dataset=watched if settings.evaluate_every else None,
             callbacks=[clock, memory, LastStepLogger(), *_callbacks_for(dataset, settings, folder, progress)],
         )
-        trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
+        trainer.remove_callback(PrinterCallback)  # without a progress bar, it would print every log entry
         trainer.add_callback(RunningLoss(trainer))
         trained = trained_modules(model)
         try:
@@ -156,7 +156,7 @@ def _fit(
 
 
 def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:
-    # to the end, from the last checkpoint on; gives the step of the best weights, where they are chosen
+    # trains to the end, from the last checkpoint; returns the step of the best weights if these are kept
     checkpoint = last_complete_checkpoint(folder) if settings.checkpoint_every else None
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
@@ -169,7 +169,7 @@ def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> i
 
 @contextlib.contextmanager
 def _use_cache_kept(config: Any) -> Iterator[None]:
-    # Trainer sets it in a model's configuration and leaves it so
+    # Trainer changes use_cache in a model's configuration, and does not restore it
     before = dict(vars(config))
     try:
         yield
@@ -177,7 +177,7 @@ def _use_cache_kept(config: Any) -> Iterator[None]:
         if "use_cache" in before:
             config.use_cache = before["use_cache"]
         else:
-            vars(config).pop("use_cache", None)  # a model of ours has that of its backbone
+            vars(config).pop("use_cache", None)  # a nextword model reads this setting from its backbone
 
 
 def _callbacks_for(
@@ -220,7 +220,7 @@ def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
 
 
 def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
-    """The collator of this model; arguments as in ``fit``."""
+    """The collator of this model. The arguments are those of ``fit``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     has_encoder = architecture_of(model.config).has_encoder

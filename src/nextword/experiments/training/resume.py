@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 IDENTITY = "training.json"
 """File in a training's folder that identifies the training."""
 BEGINNING = "beginning"
-"""Subfolder with the initial model, for the other processes of a distributed training."""
+"""Subfolder with the initial model, for the secondary processes of a distributed training."""
 WHOLE = "whole"
 """Subfolder with the gathered weights of a model that was sharded over processes."""
 STATE = "trainer_state.json"
@@ -36,7 +36,7 @@ SHARDS = ("pytorch_model_fsdp_0", "optimizer_0")
 
 
 class TrainingIdentity(Record):
-    """Properties that must be equal for a training to resume from checkpoints."""
+    """Properties of a training. It can resume from checkpoints only if they are equal."""
 
     seed: int
     """Seed of batch order and dropout."""
@@ -67,7 +67,7 @@ class TrainingIdentity(Record):
 class StatefulCallback(TrainerCallback, ExportableState):
     """Callback whose attributes in ``checkpointed`` are saved in checkpoints and restored on resuming.
 
-    Trainer restores callbacks as new objects, which the owner of the original object would not see.
+    Trainer restores a callback as a new object. The owner of the original object would not see the restored values.
     """
 
     checkpointed: ClassVar[tuple[str, ...]]
@@ -78,7 +78,7 @@ class StatefulCallback(TrainerCallback, ExportableState):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Restore the state from the checkpoint, if there is one."""
-        # Trainer expects an entry when it saves; a checkpoint of an earlier version may have none.
+        # Trainer expects an entry when it saves, but a checkpoint of an earlier version may have none.
         stored = state.stateful_callbacks.setdefault(type(self).__name__, {})
         stored = stored[-1] if isinstance(stored, list) else stored
         if state.global_step:
@@ -87,11 +87,11 @@ class StatefulCallback(TrainerCallback, ExportableState):
 
 
 def _without_paths(settings: Any) -> str:
-    # a counts file may have moved with its folder, and what it says is in the weights' shapes
+    # the path of a counts file may have changed with its folder, and the shapes of weights show what the file contains
     if isinstance(settings, dict):
         settings = {key: value for key, value in settings.items() if key != "counts"}
         mi = settings.get("mi")
-        if isinstance(mi, dict) and not mi.get("normalize"):  # as earlier versions wrote it, which knew nothing else
+        if isinstance(mi, dict) and not mi.get("normalize"):  # earlier versions had no normalisation and no such key
             settings["mi"] = {key: value for key, value in mi.items() if key != "normalize"}
     return str(settings)
 
@@ -99,7 +99,7 @@ def _without_paths(settings: Any) -> str:
 def last_complete_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint of ``transformers.Trainer`` in ``folder``, or ``None``.
 
-    A process that is killed while saving leaves an incomplete checkpoint, which is skipped with a warning.
+    If a process is killed while it saves, the checkpoint is incomplete. Such a checkpoint is skipped with a warning.
     """
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
         problem = checkpoint_problem(checkpoint)
@@ -116,7 +116,7 @@ def drop_checkpoints(folder: Path) -> None:
 
 
 def checkpoint_problem(checkpoint: Path) -> str | None:
-    """The reason why a checkpoint is not usable; ``None`` if it is."""
+    """The reason why a checkpoint cannot be used; ``None`` if it can be used."""
     if _step(checkpoint) < 0:
         return "its name has no step number"
     try:
@@ -124,7 +124,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     except (OSError, ValueError):
         return f"no readable {STATE}"
     archives = ["scheduler.pt"]
-    if (checkpoint / SHARDS[0]).is_dir():  # of a model sharded over processes: what is where is written last
+    if (checkpoint / SHARDS[0]).is_dir():  # the model is sharded over processes; the file with metadata is written last
         for name in SHARDS:
             if not (checkpoint / name / ".metadata").is_file():
                 return f"no readable {name}"
@@ -133,7 +133,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
         if problem is not None:
             return problem
         archives.insert(0, "optimizer.pt")
-    for name in archives:  # zip archives; their table of contents is written last
+    for name in archives:  # a zip archive is complete if it has its table of contents, which is written last
         if not zipfile.is_zipfile(checkpoint / name):
             return f"no readable {name}"
     return None
@@ -154,7 +154,7 @@ def weights_problem(folder: Path) -> str | None:
         return "no weights"
     for name in sorted(names):
         try:
-            with safe_open(folder / name, framework="pt"):  # checks that header and file length agree
+            with safe_open(folder / name, framework="pt"):  # checks that the file has the length given in its header
                 pass
         except (OSError, SafetensorError):
             return f"no readable {name}"

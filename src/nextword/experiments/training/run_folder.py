@@ -1,13 +1,12 @@
-"""The folder of one training: its files, its identity, and whether it is finished.
+"""The folder of one training: its files, the settings that identify it, and whether it is finished.
 
 ```
 config.json, *.safetensors, tokenizer files, README.md     the model, written by ``nextword.model.saving``
-record.json                                                settings, measurements and cost; written last of all
-training/run.json                                          identity of the training; another training in the folder is
-an error training/tokenizer/, training/counts.npz                   made from the data, where the model is made here or
-a head
-                                                           goes by counts
-training/training.json, training/checkpoint-*/             of the training itself; checkpoints go when it is finished
+record.json                                                settings, measurements and cost; the last file to be written
+training/run.json                                          settings that identify the training; another training raises
+                                                           an error
+training/tokenizer/, training/counts.npz                   if the model is a new small one, or a head needs counts
+training/training.json, training/checkpoint-*/             identity and checkpoints; a finished training deletes these
 training/outcome.json                                      curves and cost
 ```
 """
@@ -33,9 +32,9 @@ from nextword.runtime.resumable import ResumableFolder, expect_same, set_ones
 
 MANIFEST, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
-"""Keys of a manifest that do not describe the model."""
+"""Keys of a manifest that do not affect the model."""
 FILES = "files"
-"""Key of the data's description, such as its checksum, because a file may have changed."""
+"""Key of the data's description, for instance a checksum, which shows whether a file has changed."""
 
 
 class RunFolder(ResumableFolder):
@@ -44,17 +43,17 @@ class RunFolder(ResumableFolder):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path, "training", f"training/{MANIFEST}", [f"training/{IDENTITY}", RECORD])
         self.training = self.path / "training"
-        """Folder of the files that are needed while training, and of checkpoints."""
+        """Folder of the checkpoints and of files that are needed only for training."""
         self.record = self.path / RECORD
-        """The record, which exists when the training is finished."""
+        """The record. It exists once the training is finished."""
 
     def expect(self, config: TrainConfig, files: Mapping[str, Any] | None = None) -> None:
-        """Check that the folder is empty or belongs to this training; writes nothing.
+        """Check that the folder is empty or belongs to this training. Nothing is written.
 
-        ``files`` is the data's description; None: the data is not read yet.
+        ``files`` is the data's description. None: the data has not been read yet.
 
         Raises:
-            ValueError: If the folder belongs to another training (the message says what differs) or has other files.
+            ValueError: If the folder belongs to another training (the message names the difference) or has other files.
         """
         begun = self.begun()
         if begun is not None:
@@ -64,25 +63,25 @@ class RunFolder(ResumableFolder):
             expect_same(self.path, self.kind, set_ones(manifest), asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
-        """Check the folder like ``expect`` and mark it as this training's; files of an untrained run are deleted."""
+        """Check the folder as ``expect`` does and mark it as this training's. Files of an untrained run are deleted."""
         self.expect(config, files)
         if not self.has_begun:
             shutil.rmtree(self.training, ignore_errors=True)
             self.write_manifest({**config.model_dump(mode="json"), FILES: dict(files)})
 
     def begun_settings(self) -> TrainingSettings | None:
-        """Settings with which the training was begun, possibly by an earlier version; None before it began."""
+        """Settings with which the training began, possibly in an earlier version; None before it began."""
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
 
     def begun_with_raw_states(self) -> bool:
-        """Whether the training was begun with ``+mi`` that does not normalise, as in an earlier version."""
+        """Whether the training began with ``+mi`` that does not normalise, as in an earlier version."""
         path = self.training / IDENTITY
         head = str(TrainingIdentity.load(path).model.get("head")) if path.exists() else ""
         return "'mi': {" in head and "'normalize'" not in head
 
     def finished(self) -> TrainingResults | None:
-        """The record, if the training is finished; else None.
+        """The record if the training is finished, otherwise None.
 
         Raises:
             ValueError: If the record cannot be read, or the model does not match it.

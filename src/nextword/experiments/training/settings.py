@@ -1,4 +1,4 @@
-"""Training settings: the subset of ``transformers.TrainingArguments`` that nextword offers, and more."""
+"""Training settings: those ``transformers.TrainingArguments`` that nextword offers, and settings of its own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class LoraSettings(Settings):
     rank: int = Field(default=8, gt=0, le=65_536)
     """Rank of each adapter."""
     alpha: float = Field(default=16.0, gt=0)
-    """Adapters are scaled by ``alpha / rank``."""
+    """The output of an adapter is scaled by ``alpha / rank``."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the adapters' inputs."""
     targets: str | list[str] = "all-linear"
-    """Names of the backbone's layers that get an adapter, or a regular expression; ``all-linear``: every linear layer
+    """Names of the backbone's layers that get an adapter, or a regular expression. ``all-linear``: every linear layer
     except the output embeddings."""
 
 
@@ -40,49 +40,49 @@ class TrainingSettings(Settings):
     epochs: float | None = Field(default=None, gt=0)
     """Number of passes over the training data."""
     batch_size: int = Field(default=16, gt=0)
-    """Sequences per forward pass, divided among the processes of torchrun. If the rows of an epoch are not a multiple
-    of it, several processes complete the last batch with the epoch's first rows."""
+    """Sequences per forward pass. The processes of torchrun share them. If an epoch's last batch is incomplete and
+    there are several processes, the epoch's first rows complete it."""
     gradient_accumulation_steps: int = Field(default=1, gt=0)
-    """Forward passes per optimiser step. The summed loss is divided once, by the number of predicted tokens in all of
-    them."""
+    """Forward passes per optimiser step. The sum of their losses is divided by the number of predicted tokens in all of
+    these passes."""
     learning_rate: float = Field(default=5e-4, gt=0)
     """Peak learning rate of AdamW."""
     learning_rates: dict[str, Annotated[float, Field(gt=0)]] = Field(default={})
-    """Peak learning rates of parameter groups; groups that are not named have ``learning_rate``. Groups: ``backbone``,
+    """Peak learning rates of parameter groups. A group without a rate has ``learning_rate``. Groups: ``backbone``,
     ``head``, ``conditioner``, ``encoder`` (of the auxiliary text) and ``output_embeddings`` (with tied parameters)."""
     weight_decay: float = Field(default=0.0, ge=0)
     """AdamW's decoupled weight decay, not applied to biases and normalisation layers."""
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
     """Schedule of the learning rate after the warm-up."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Number of steps over which the learning rate rises from 0. Not together with ``warmup_ratio``."""
+    """Number of steps over which the learning rate rises from 0. It excludes ``warmup_ratio``."""
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
-    """Warm-up as a share of all steps."""
+    """Length of the warm-up as a share of all steps."""
     max_grad_norm: float = Field(default=1.0, ge=0)
-    """Maximum gradient norm, to which larger gradients are scaled down; 0: no limit."""
+    """Maximum gradient norm. Larger gradients are scaled down to it; 0: no limit."""
     consecutive: bool = False
-    """Read the rows in text order instead of shuffled, and let a head with memory beyond its window
-    (``cache:long=12288``) read the rows of the batch and of earlier steps, as TRIME does with its long-term memory."""
+    """Read the rows in the order of the text, not shuffled. A head with memory beyond its window (``cache:long=12288``)
+    then also reads the earlier rows of the batch and of earlier steps, as TRIME does with its long-term memory."""
     alike: bool = False
-    """Put rows that are similar by BM25 into one batch, and let a head with memory beyond its window read the earlier
-    rows of the batch, as TRIME does with its external memory. Not together with ``consecutive``."""
+    """Put rows that are similar by BM25 into one batch. A head with memory beyond its window then also reads the
+    earlier rows of the batch, as TRIME does with its external memory. It excludes ``consecutive``."""
     bf16: bool = False
     """Run forward and backward passes in bfloat16 autocast; ``weights`` sets the precision of weights."""
     fp16: bool = False
-    """Run forward and backward passes in float16 autocast, with a scaled loss; needs a GPU."""
+    """Run forward and backward passes in float16 autocast, with a scaled loss. It needs a GPU."""
     weights: Literal["float32", "bfloat16"] = "float32"
-    """Precision of weights, gradients, optimiser states and the saved model. ``bfloat16`` halves the memory; a step
-    that changes a weight by less than about 0.3 % is lost in rounding."""
+    """Precision of weights, gradients, optimiser states and the saved model. ``bfloat16`` halves the memory, but a
+    step that changes a weight by less than about 0.3 % is lost in rounding."""
     activation_checkpointing: bool = False
-    """Gradient checkpointing: recompute activations in the backward pass, with less memory and more time."""
+    """Gradient checkpointing: recompute activations in the backward pass, which saves memory and takes more time."""
     fsdp: bool = False
     """Shard weights, gradients and optimiser states over the processes of torchrun (FSDP2). By default each process
     has a full copy (DDP)."""
     shard_vocabulary: bool = False
-    """Shard the rows of the output embedding over the processes of torchrun; all processes read the same batches. No
-    checkpoints are written, whatever ``save_every`` is, so an interrupted training starts again."""
+    """Shard the rows of the output embedding over the processes of torchrun. All processes read the same batches. No
+    checkpoints are written, whatever ``save_every`` is. So an interrupted training starts again."""
     trains: Literal["all", "head"] = "all"
-    """Trained parameters: all, or those of the head only."""
+    """Trained parameters: all parameters, or only those of the head."""
     freeze_output_embeddings: bool = False
     """Freeze the output embeddings, and the input embeddings if they are tied."""
     lora: LoraSettings | None = None
@@ -93,16 +93,16 @@ class TrainingSettings(Settings):
     evaluate_every: int | None = Field(default=None, gt=0)
     """Steps between two validation losses; none: no validation losses."""
     keep_best: bool = False
-    """Keep the weights with the lowest validation loss instead of those of the last step. Each new lowest loss is
-    saved as a checkpoint."""
+    """Keep the weights with the lowest validation loss instead of the weights of the last step. A checkpoint is saved
+    at each new lowest loss."""
     patience: int | None = Field(default=None, gt=0)
     """Stop after this number of validation losses without improvement; none: never."""
     min_improvement: float = Field(default=0.0, ge=0)
     """Minimum improvement of the validation loss in nats per token, for ``patience``."""
     save_every: int | None = Field(default=200, gt=0)
-    """Steps between two checkpoints, from which an interrupted training resumes; none: save no checkpoints."""
+    """Steps between two checkpoints. An interrupted training resumes from the last one; none: save no checkpoints."""
     dataloader_workers: int = Field(default=0, ge=0, le=1024)
-    """Number of processes that prepare batches; 0: the training process does."""
+    """Number of processes that prepare batches; 0: the training process prepares them."""
     report_to: list[str] = Field(default=[])
     """Experiment trackers of transformers, for instance ``["tensorboard"]``, ``["wandb"]`` or ``["trackio"]``."""
 
@@ -166,8 +166,8 @@ class TrainingSettings(Settings):
 class FineTuning(Settings):
     """Default training settings for a pretrained model, in all commands and tasks.
 
-    The number of steps and the batch size are those of the task or command. New parameters start at random values or
-    zero and have a higher learning rate than pretrained weights.
+    The task or the command sets the number of steps and the batch size. New parameters start at random values or zero.
+    They have a higher learning rate than pretrained weights.
 
     >>> FineTuning().over({"steps": 200, "learning_rate": 2e-3}, {})["learning_rate"]
     5e-05
@@ -182,8 +182,8 @@ class FineTuning(Settings):
     warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
     """Share of the steps over which the learning rates rise from 0."""
     normalize: bool | None = True
-    """Whether ``+mi`` without ``norm`` or ``raw`` normalises hidden states. None: no, as in comparisons that earlier
-    versions began."""
+    """Whether ``+mi`` without ``norm`` or ``raw`` normalises hidden states. None: no, as in comparisons that began in
+    earlier versions."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults for training a pretrained model, which override the task's defaults for a small model.
@@ -192,16 +192,16 @@ class FineTuning(Settings):
         """
         rates = {"head": self.new_parameters, "conditioner": self.new_parameters}
         if given.get("lora"):
-            rates["backbone"] = self.adapters  # all that is trained of it
+            rates["backbone"] = self.adapters  # only the adapters of the backbone are trained
         own = {"learning_rate": self.learning_rate, "warmup_ratio": self.warmup_ratio}
         return {**defaults, **own, "learning_rates": {} if "learning_rate" in given else rates}
 
 
 def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge settings; later ones override earlier ones.
+    """Merge settings. Later settings override earlier ones.
 
-    ``epochs`` also replaces an earlier ``steps``, and vice versa; likewise the two warm-up settings. Learning rates of
-    groups are replaced one by one.
+    ``epochs`` also replaces an earlier ``steps``, and ``steps`` an earlier ``epochs``. The two warm-up settings replace
+    each other in the same way. Learning rates of groups are replaced one by one.
 
     >>> overlaid({"epochs": 3.0, "batch_size": 8}, {"steps": 20})
     {'batch_size': 8, 'steps': 20}
@@ -219,5 +219,5 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The defaults merged with the overrides; ValueError for a wrong setting, named ``where.key``."""
+    """The defaults merged with the overrides. ValueError for a wrong setting, which is named ``where.key``."""
     return validated(TrainingSettings, overlaid(defaults, overrides), where)

@@ -1,8 +1,8 @@
 """Shard a model (FSDP2): each process has a share of the weights, gradients and optimiser states.
 
 accelerate would make the output layer a group of its own, whose weight is available only during that layer's forward.
-Heads read the weight afterwards. So here each layer of the backbone is a group, and the rest (embeddings, head,
-conditioner) is one group that stays gathered from the forward pass to the gradient.
+But heads read the weight afterwards. So here each layer of the backbone is a group. All other weights (embeddings,
+head, conditioner) are one group that stays gathered from the forward pass until the gradient is computed.
 
 ``share_vocabulary`` shards the output embedding so that it is never gathered in one process.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def shard(model: PreTrainedModel) -> None:
-    """Shard a model in place over all processes of a launcher; every process must pass the same weights.
+    """Shard a model in place over all processes of a launcher. Every process must pass the same weights.
 
     Raises:
         ValueError: If the model does not declare its layers.
@@ -43,16 +43,17 @@ def shard(model: PreTrainedModel) -> None:
     if len(precisions) > 1:
         given = " and ".join(f"{dtype} in {name}" for dtype, name in precisions.items())
         raise ValueError(f"training.fsdp: weights must have one precision ({given} given); leave out training.weights")
-    processes.connect()  # one process alone, which continues where several were stopped, is in no group yet
+    processes.connect()  # a single process, which resumes a training of several processes, is not in a group yet
     for layer in layers:
         fully_shard(layer)
     fully_shard(model)
 
 
 def share_vocabulary(model: PreTrainedModel) -> None:
-    """Shard the output embedding in place over all processes: each has a range of its rows, as a DTensor.
+    """Shard the output embedding in place over all processes. Each process has a range of its rows, as a DTensor.
 
-    Every process must pass the same weights and then reads the same batches. Tied input embeddings are sharded too.
+    Every process must pass the same weights. All processes then read the same batches. Tied input embeddings are
+    sharded too.
 
     Raises:
         ValueError: If the model has a conditioner, its output layer is not a linear layer, or there are fewer tokens
@@ -66,7 +67,7 @@ def share_vocabulary(model: PreTrainedModel) -> None:
     _expect_divisible(model, output)
     mesh = init_device_mesh(output.weight.device.type, (processes.count(),), mesh_dim_names=(VOCABULARY,))
     tied = [module for module in model.modules() if isinstance(module, nn.Embedding) and module.weight is output.weight]
-    # the caller of the layer gets all scores; the style itself would leave a collective open where nobody reads them
+    # the forward hook returns all scores; ColwiseParallel itself would start a collective even if nothing reads them
     parallelize_module(output, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
     output.register_forward_hook(lambda layer, states, scores: scores.full_tensor())
     for embedding in tied:
@@ -88,7 +89,7 @@ def _expect_divisible(model: Any, output: Any) -> None:
 
 
 def save_whole(model: Any, folder: Path) -> None:
-    """Gather a trained model's weights on disk, one after another, where the main process writes the model.
+    """Gather a trained model's weights one after another. The main process writes them to the folder.
 
     All processes must call it.
     """
@@ -106,6 +107,6 @@ def save_whole(model: Any, folder: Path) -> None:
 
 
 def whole_model(model: Any, folder: Path) -> Any:
-    """The trained model: the model itself, or if it is sharded, a copy loaded from the folder."""
+    """The trained model. If it is sharded, this is a copy loaded from the folder."""
     saved = folder / WHOLE
     return load(saved) if saved.is_dir() else model

@@ -1,4 +1,4 @@
-"""The task of a training and its initial model: a saved one, or a small one with random weights."""
+"""The task of a training and its initial model: a saved model, or a small model with random weights."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ INSTEAD = "Give the path of a folder, or 'small' for a small model with random w
 
 
 def has_encoder(config: TrainConfig) -> bool:
-    """Whether the named model is an encoder-decoder model; ValueError if it does not exist."""
+    """Whether the named model is an encoder-decoder model. ValueError if the model does not exist."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )
 
 
 def saved_configuration(model: str) -> PretrainedConfig:
-    """The configuration of a saved model; ValueError if it does not exist."""
+    """The configuration of a saved model. ValueError if the model does not exist."""
     return saved_model(model, "model", INSTEAD)[1]
 
 
 def text_configuration(saved: Any) -> Any:
     """The configuration of the text model, with ``decoder_start_token_id``."""
     own: Any = saved.text_config if isinstance(saved, NextWordConfig) else saved
-    # of an encoder-decoder model transformers gives the decoder's, under other names
+    # for an encoder-decoder model transformers would return the decoder's configuration, with other names
     return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
 
 
 def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
-    """The tokenizer of the saved model; for a small model, a tokenizer trained on the data and kept in the folder."""
+    """The tokenizer of the saved model. For a small model, a tokenizer trained on the data and kept in the folder."""
     if not config.is_small:
         return load_tokenizer(str(saved_model(config.model, "model", INSTEAD)[0]), "model")
     path = folder.training / "tokenizer"
@@ -87,9 +87,9 @@ def starting_model(
     folder: RunFolder,
     stored: Any = None,
 ) -> Any:
-    """The model with its head before training; its new parameters depend on the seed only.
+    """The model with its head before training. Its new parameters depend only on the seed.
 
-    A model of ours keeps its head if the same head is requested. With ``stored``, a backbone with stored states, no
+    A nextword model keeps its head if the same head is requested. With ``stored``, a backbone with stored states, no
     weights are loaded and the head is new. Weights that will be sharded over processes stay on disk until then.
 
     Raises:
@@ -125,7 +125,7 @@ def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder)
     saved = saved_precision(location) if settings.fsdp and isinstance(location, Path) else None
     if saved is None or asked != torch.float32:
         return load(location, dtype=asked)
-    model = load(location, dtype=saved)  # pages of its file, which loading in another precision would copy
+    model = load(location, dtype=saved)  # memory-mapped; loading in another precision would copy the weights
     convert(model, asked, folder.training)
     return model
 
@@ -148,7 +148,7 @@ def keeps_its_head(config: TrainConfig) -> bool:
     return config.conditioner is None or parse_conditioner(config.conditioner) == conditioner
 
 
-# -- What kind of data a training has: each kind is read, trained on and measured by a task.
+# -- The kinds of data of a training. For each kind a task reads the data and measures the model.
 
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
 """Kinds of data: running text, source-target pairs, and text with an auxiliary text."""
@@ -159,10 +159,10 @@ TASKS: dict[tuple[str, bool], type[Task]] = {
     (PAIRS, True): SequenceToSequence,
     (AUXILIARY, False): Expand,
 }
-"""Task by kind of data and whether the model is an encoder-decoder model."""
+"""The task for each kind of data, and for decoder-only (False) and encoder-decoder models (True)."""
 
 WRITES_NOTHING: dict[str, dict[str, Any]] = {AUXILIARY: {"generation": {"prompts": 0}}}
-"""Settings of a task that turn off text generation."""
+"""Settings of a task with which it generates no texts."""
 
 
 def data_task(config: TrainConfig, has_encoder: bool) -> Task:
@@ -198,7 +198,7 @@ def _kind_of(config: TrainConfig, has_encoder: bool) -> str:
         return PAIRS
     if "text_column" in config.task:
         return TEXT
-    # neither method nor model nor settings say it: what the first row of the data has
+    # the fields of the first row decide if neither method, model nor settings do
     names = {str(config.task.get(f"{side}_field", side)) for side in ("source", "target")}
     first = _first_table(Path(str(config.task["data"])))
     rows = islice(table_rows(first, "task.data"), 1) if first is not None else ()

@@ -1,4 +1,4 @@
-"""The texts in a store of states, to score and calibrate heads on them without the backbone."""
+"""The texts in a store of states, on which heads can be scored and calibrated without the backbone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
     """The test split of a store, and the ``window`` and ``stride`` in which its states were computed.
 
     Raises:
-        ValueError: No finished store, one whose task has no running text, or data that have changed.
+        ValueError: If the store is not finished, its task has no running text, or the data has changed.
     """
     config, task = _task_of(states)
     text = task.data.test_text()
@@ -46,7 +46,7 @@ def validation_rows(states: str | Path) -> HeldRows:
     """The validation rows of a store.
 
     Raises:
-        ValueError: No finished store, no validation rows, or data that have changed.
+        ValueError: If the store is not finished or has no validation rows, or the data has changed.
     """
     config, task = _task_of(states)
     rows = TaskRows(task.data, load_tokenizer(config.model, "model")).validation

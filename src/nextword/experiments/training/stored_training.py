@@ -1,4 +1,4 @@
-"""Train a head from stored states: build the store of a task's rows, check what can be trained, save the model.
+"""Train a head from stored states: store the states of a task's rows, check the settings, save the trained model.
 
 The backbone is not loaded: its states are read from the store, and its weights are copied into the model's folder.
 """
@@ -54,15 +54,15 @@ def store_task_states(
     """Store the states of all rows that a training of ``config`` reads: training, validation and test.
 
     Args:
-        config: Model and task; its head is ignored.
+        config: Model and task. Its head is ignored.
         out: Folder for the store.
         settings: Settings of the build; None: defaults.
-        command: Command line, for the record.
-        progress: Function called with the number of computed tokens and their total.
+        command: Command line that repeats the call, for the record.
+        progress: Function that receives the number of computed tokens and the number of all tokens.
 
     Raises:
-        ValueError: A model that is made here, rows that are others in each epoch, data or a model that cannot be read,
-            or what ``build_states`` refuses.
+        ValueError: If the model is a new small one, rows differ between epochs, the data or the model cannot be read,
+            or ``build_states`` raises the error.
     """
     if config.is_small:
         raise ValueError(f"model: must be a saved model ('{config.model}' given)")
@@ -98,7 +98,7 @@ def read_rows(
 ) -> Iterator[TokenRow]:
     """Rows that a model reads in a training: training rows, validation rows, and windows of the test split.
 
-    ``decoder_inputs`` computes what the decoder of an encoder-decoder model reads to predict given labels.
+    ``decoder_inputs`` computes the decoder's inputs from labels, for an encoder-decoder model.
 
     Raises:
         ValueError: If the rows differ between epochs.
@@ -109,7 +109,7 @@ def read_rows(
             "the task has it, or train through the model itself"
         )
     parts = [rows.training]
-    with contextlib.suppress(ValueError):  # too short for a row: nothing reads it
+    with contextlib.suppress(ValueError):  # the validation text is shorter than one row, so no model reads it
         parts.append(rows.validation)
     for part in parts:
         if decoder_inputs is None:
@@ -158,13 +158,13 @@ def _conditioner(config: MethodSettings) -> str:
 
 
 def _trains(config: MethodSettings, settings: TrainingSettings) -> str:
-    if config.conditioner is not None:  # it says what is trained beside the head, which is nothing of the layers
+    if config.conditioner is not None:  # its setting ``trains`` chooses the weights, and here these are not in layers
         return "" if settings.trains == "all" else "the conditioner would not be trained: give training.trains=all"
     return "" if settings.trains == "head" else "the head alone can be trained: give training.trains=head"
 
 
 _OF_CLASSIFIERS = ("classif", "summary_")
-"""How the names of dropout rates begin that no language model reads (BART, GPT-2)."""
+"""Prefixes of the names of dropout rates that language models do not use (in BART and GPT-2)."""
 
 
 def _dropout(model: StoredBackbone) -> str:
@@ -176,7 +176,7 @@ def _dropout(model: StoredBackbone) -> str:
 
 
 def dropout_rates(config: Any) -> str:
-    """The dropout rates above 0 in a model's configuration, with their names, as text; empty if there are none."""
+    """The dropout rates above 0 in a model's configuration, with their names, as text. Empty if there are none."""
     given: dict[str, Any] = config.to_dict()
     rates = {
         name: value
@@ -188,7 +188,7 @@ def dropout_rates(config: Any) -> str:
 
 
 def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBackbone | None:
-    """The backbone of ``config.states``, None if not given; ValueError if it cannot be used for this training."""
+    """The backbone of ``config.states``, or None without states. ValueError if this training cannot use it."""
     if config.states is None:
         return None
     model = StoredBackbone.open(config.states, getattr(torch, settings.weights))
@@ -199,7 +199,7 @@ def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBa
 def expect_stored_rows(
     model: NextWordModel, task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows, config: TrainConfig
 ) -> None:
-    """Raise ValueError, before training, if a row that the training reads is not stored."""
+    """Raise ValueError, before training, if the states of a row that the training reads are not stored."""
     if not isinstance(model.backbone, StoredBackbone):
         return
     shifted = model.backbone.prepare_decoder_input_ids_from_labels if model.config.is_encoder_decoder else None
@@ -213,21 +213,21 @@ def expect_stored_rows(
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
-    """The model for evaluation: the model itself if all states are stored, else the head on the full model."""
+    """The model for evaluation: the model itself if all states are stored, otherwise the head on the full model."""
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
 
 
 def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
-    """The function that saves a trained model as an ordinary one; ``source`` is the model whose states were stored."""
+    """The function that saves a trained model as an ordinary one. ``source`` is the model whose states were stored."""
     is_stored = isinstance(model.backbone, StoredBackbone)
     return partial(write_ordinary, model, source) if is_stored else model.save_pretrained
 
 
 def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path | None = None) -> None:
-    """Save a model with stored states as an ordinary one: copy or share its weights' files if possible, else load it.
+    """Save a model with stored states as an ordinary model. Weight files are copied or linked if possible.
 
-    ``source`` and ``shared`` are as in ``copied_backbone``.
+    Otherwise the full model is loaded. ``source`` and ``shared`` are arguments of ``copied_backbone``.
     """
     if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)
@@ -238,7 +238,7 @@ def ordinary(model: NextWordModel, source: str) -> NextWordModel:
     loaded: Any = load(source, dtype=model.dtype)
     conditioner = model.conditioner
     followed = {"conditioner": conditioner and conditioner.config, "encoder": model.auxiliary_encoder}
-    # unlike ``attach`` it warns of no start
+    # unlike ``attach``, this function does not warn about initial values
     whole = attach_to_train(loaded, model.next_word_head.config, model.objective.config, **followed)
     whole.next_word_head.load_state_dict(model.next_word_head.state_dict())
     if conditioner is not None:

@@ -16,27 +16,27 @@ from nextword.settings.overrides import parsed
 from nextword.settings.setting_names import named
 
 OURS = "nextword_"
-"""Prefix of our models' types in their configuration."""
+"""Prefix of the model types of nextword models in their configurations."""
 SMALL, SMALL_T5 = "small", "small-t5"
-"""Names of small new models: a GPT-2 and a T5."""
+"""Names of new small models: a GPT-2 and a T5."""
 
 
 class TrainConfig(MethodSettings):
-    """Settings of one training. The keys are those of a recipe; see docs/train.md.
+    """Settings of one training. A recipe has the same keys; see docs/train.md.
 
     >>> TrainConfig(method="cache/histalign", model="small", data="book.txt").objective
     'histalign'
     """
 
     model: str = Field(min_length=1)
-    """Folder, GGUF file or hub name of the model to train (nextword or transformers). ``small``: a small GPT-2 with
-    random weights and a tokenizer trained on the data; ``small-t5``: likewise a small T5."""
+    """Folder, GGUF file or hub name of the model to train (nextword or transformers). ``small`` is a small GPT-2 with
+    random weights and a tokenizer trained on the data; ``small-t5`` is the same with a small T5."""
     task: dict[str, JsonValue] = Field(default={})
     """The task that reads the data: ``data`` (a file, a folder or a hub name), its ``kind`` (``text``, ``pairs``,
-    ``auxiliary``) if it cannot be detected, and settings of that kind, such as the ``encoder`` of auxiliary texts.
+    ``auxiliary``) if it cannot be detected, and settings for this kind, such as the ``encoder`` of auxiliary texts.
     ``data`` and ``encoder`` are also allowed at the top level."""
     states: str | None = None
-    """Folder of stored states (``nextword states build``), to train only the head, without loading the model."""
+    """Folder of stored states (``nextword states build``). Only the head is then trained; the model is not loaded."""
     seed: Seed = 0
     """Seed of new parameters, batch order and dropout."""
     keep_checkpoints: bool = False
@@ -61,12 +61,12 @@ class TrainConfig(MethodSettings):
 
     @property
     def is_small(self) -> bool:
-        """Whether the model is a small new one."""
+        """Whether the model is a new small one."""
         return self.model in (SMALL, SMALL_T5)
 
 
 def _with_stored(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings, with model and task of the stored states; only what is new is trained, as a conditioner has it."""
+    """The settings, with model and task of the stored states. Without a conditioner, only the head is trained."""
     from nextword.model.stored_states.state_files import manifest_of
 
     origin = manifest_of(Path(given["states"]).expanduser()).origin
@@ -105,14 +105,14 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainCo
     {'data': 'a.txt', 'block': 64}
 
     Raises:
-        ValueError: If an override cannot be parsed, a key is unknown (the message suggests the nearest one), or a
+        ValueError: If an override cannot be parsed, a key is unknown (the message suggests the nearest known key), or a
             value is wrong.
     """
     asked = _with_saved_head(changed_recipe(recipe, overrides))
     try:
         return validated(TrainConfig, asked)
     except SettingsError as fault:
-        # pydantic asks for the data only where nothing else is wrong; all that is missing is to be said at once
+        # pydantic reports missing data only if there is no other error; here both are reported at once
         task = asked.get("task")
         if asked.keys() & {"data", "states"} or (isinstance(task, dict) and "data" in task) or _no_data() in str(fault):
             raise
@@ -120,7 +120,7 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainCo
 
 
 def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Add the head of the model's folder to the recipe, if the model is one of ours and no head is named."""
+    """Add the head of the model's folder to the recipe, if it is a nextword model and no head is named."""
     if recipe.keys() & {"head", "method"} or not isinstance(recipe.get("model"), str):
         return recipe
     path = Path(model_of(recipe["model"])).expanduser() / "config.json"

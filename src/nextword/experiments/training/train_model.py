@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
-"""Default length of training a saved model; other defaults are those of ``FineTuning``."""
+"""Default length of the training of a saved model. The other defaults are in ``FineTuning``."""
 
 DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
 """Command recorded for a training that was started from Python."""
@@ -95,37 +95,37 @@ def train(  # noqa: PLR0913  (its options)
     progress: Watcher | None = None,
     command: str | None = None,
 ) -> TrainingResults:
-    r"""Train a model and save it in the folder ``out``, which ``nextword.load`` and transformers load.
+    r"""Train a model and save it in the folder ``out``, from which ``nextword.load`` and transformers load it.
 
-    After an interruption at any time, the same call resumes; on a CPU the weights are then bitwise equal to those of an
-    uninterrupted training. If the training has finished, nothing is done.
+    If the training is interrupted, the same call resumes it. On a CPU the weights are then bitwise equal to those of a
+    training without interruption. If the training has finished, the call trains nothing.
 
     With torchrun or ``accelerate launch``, all processes train, and the main process does everything else.
 
     Args:
-        model: Folder, GGUF file or hub name of the model to train (nextword or transformers). ``"small"``: a small
-            GPT-2 with random weights and a tokenizer trained on the data; ``"small-t5"``: likewise a small T5.
+        model: Folder, GGUF file or hub name of the model to train (nextword or transformers). ``"small"`` is a small
+            GPT-2 with random weights and a tokenizer trained on the data; ``"small-t5"`` is the same with a small T5.
         data: Training data (text, source-target pairs or tables): a file, a folder or a hub name.
-        out: Folder of the trained model; the folder of another training is an error.
+        out: Folder of the trained model. A folder that has another training raises an error.
         head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a dict; None: the model's own head.
         objective: Objective spec such as ``"histalign"``, or its settings as a dict.
         conditioner: Conditioner spec such as ``"bergpt:2"``, or its settings as a dict, for data with auxiliary texts;
             None: no conditioner.
         encoder: Encoder of the auxiliary texts, such as ``"minilm"``.
-        task: Further settings of the task that reads the data, such as ``{"block": 512}``; also its ``kind``
-            (``"text"``, ``"pairs"``, ``"auxiliary"``), if it cannot be detected from the data.
+        task: Further settings of the task that reads the data, such as ``{"block": 512}``. If the kind of the data
+            cannot be detected, also give its ``kind``: ``"text"``, ``"pairs"`` or ``"auxiliary"``.
         training: Training settings that override the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
             ``docs/train.md`` lists them.
-        states: Folder of stored states, used in place of ``model`` and ``data`` to train only the head.
+        states: Folder of stored states. They take the place of ``model`` and ``data``, and only the head is trained.
         seed: Random seed of new parameters, batch order and dropout.
         keep_checkpoints: Whether to keep the checkpoints after the training has finished.
-        recipe: A TOML file, or a dict: settings by the names of these arguments. Arguments given in addition override
-            the recipe's; ``task`` and ``training`` are merged.
+        recipe: Settings under the names of these arguments, as a TOML file or a dict. Arguments given in addition
+            override the recipe's settings; ``task`` and ``training`` are merged.
         progress: Watcher that receives the progress.
-        command: Command line, for the record and the model card.
+        command: Command line that repeats the training; the record and the model card show it.
 
     Returns:
-        The record of the training: metrics on the test split with 95 % intervals, the checks, the loss curve, the cost.
+        The record of the training: test metrics with 95 % intervals, results of the checker, loss curve and cost.
 
     Raises:
         ValueError: If the settings do not fit the model, the data or the folder, another process is using the folder,
@@ -155,7 +155,7 @@ def train(  # noqa: PLR0913  (its options)
         "model": model,
         "data": data,
         "head": head,
-        "objective": None if objective == "mle" else objective,  # a recipe's ``method`` may name another
+        "objective": None if objective == "mle" else objective,  # the recipe's ``method`` may set another objective
         "conditioner": conditioner,
         "encoder": encoder,
         "task": task,
@@ -163,7 +163,7 @@ def train(  # noqa: PLR0913  (its options)
         "states": None if states is None else str(states),
     }
     settings = {
-        **(recipe if isinstance(recipe, Mapping) else {}),  # keys that are not arguments
+        **(recipe if isinstance(recipe, Mapping) else {}),  # also keys that ``train`` has no arguments for
         **{name: value for name, value in given.items() if value is not None},
         "seed": seed,
         "keep_checkpoints": keep_checkpoints,
@@ -197,7 +197,7 @@ def train_model(
 
 
 def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command: str) -> TrainingResults:
-    # in a folder that nobody else writes to
+    # the caller has locked the folder
     with watcher("data"):
         task = data_task(config, has_encoder(config))
         settings = folder.begun_settings() or training_settings(config, task)
@@ -245,7 +245,7 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
         assert isinstance(task.start, SmallStart)
         return merged(task.start.training, config.training, "training")
     defaults = FineTuning().over(LENGTH, config.training)
-    if keeps_its_head(config):  # nothing in it is new
+    if keeps_its_head(config):  # the model then has no new weights, which have learning rates of their own
         defaults["learning_rates"] = {
             name: rate for name, rate in defaults["learning_rates"].items() if name not in NEW
         }
@@ -253,8 +253,8 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
 
 
 def _validated(rows: TaskRows, asked: TrainingSettings, watched: TrainingSettings) -> TrainingSettings:
-    # The settings to train with: ``watched`` are those that follow from the data; where nobody asked for validation
-    # losses and the validation part is too short for them, ``asked`` stands.
+    # The settings to train with. Usually they are ``watched``, which follow from the data. They are ``asked`` if the
+    # caller did not ask for validation losses and the validation part is too short for them.
     if watched.evaluate_every is None:
         return asked
     try:
@@ -274,7 +274,7 @@ def _trained(
     watcher: Watcher,
 ) -> TrainingOutcome:
     validated = settings.evaluate_every is not None
-    if fault := weights_at_fault(model):  # or the first step would be said to have diverged
+    if fault := weights_at_fault(model):  # otherwise the message would be that the first step diverged
         raise ValueError(f"model: {fault}")
     encoded = rows.encoded(model, validated, partial(watcher, "encoding auxiliary texts"))
     with watcher("training"):
@@ -309,16 +309,16 @@ def _kept(folder: RunFolder) -> str:
     return f" ({checkpoints[-1]} is kept)" if checkpoints else ""
 
 
-# -- The trained model: what it measures, what the checker says of it, and the folder that it is saved in.
+# -- The trained model: its measurements, the results of the checker, and the folder in which it is saved.
 
 CHECKED_LENGTHS = (1, 6)
-"""Lengths of the random texts for checking a trained model; ``nextword check`` uses longer ones too."""
+"""Lengths of the random texts for checking a trained model; ``nextword check`` also uses longer texts."""
 
 
 def measured_on_test_part(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
 ) -> Any:
-    """All measurements of the data's task."""
+    """Everything that the task of the data measures."""
     with torch.no_grad():
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
@@ -333,7 +333,7 @@ def results_of(
     command: str,
 ) -> TrainingResults:
     """The record of a finished training, with the checker's results."""
-    rows = [] if config.states is not None else check(model, lengths=CHECKED_LENGTHS).rows  # of random texts
+    rows = [] if config.states is not None else check(model, lengths=CHECKED_LENGTHS).rows
     checks = [
         {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()} for row in rows
     ]
@@ -380,14 +380,14 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
     )
 
 
-# -- How often a training reads its data, and what follows where that is many times.
+# -- How often a training reads its data, and what it does if it reads the data many times.
 
 MANY_TIMES = 4.0
 """Repeating a text up to about four times is nearly as good as new text (Muennighoff et al. 2023, Scaling
-Data-Constrained Language Models); after that a model overfits."""
+Data-Constrained Language Models). With more repetitions a model overfits."""
 
 VALIDATIONS = 10
-"""Default number of validation losses of a training that reads its data many times."""
+"""Default number of validation losses in a training that reads its data many times."""
 
 
 @dataclass(frozen=True)
@@ -415,7 +415,7 @@ class DataUse:
         return self.times > MANY_TIMES
 
     def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
-        """The settings; if the data is read many times, with validation losses and keeping the best weights.
+        """The settings of a training. If it reads the data many times, it also validates and keeps the best weights.
 
         Settings in ``given`` are unchanged.
         """
@@ -426,7 +426,7 @@ class DataUse:
         return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
 
     def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
-        """The message before training; if the data is read many times, with numbers of tokens and parameters."""
+        """The message before training. If the data is read many times, it has numbers of tokens and parameters."""
         if not self.is_repeated:
             return f"The training data is read {self.times:.1f} times."
         tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])
@@ -446,7 +446,7 @@ class DataUse:
 
 
 class StepTeller(TrainerCallback):
-    """Trainer callback that reports the share of finished steps, losses, and once that validation losses rise."""
+    """Trainer callback that reports the share of finished steps, the losses, and once that validation losses rise."""
 
     NAMES: ClassVar = {"loss": "loss", "eval_loss": "validation loss"}
 
@@ -465,7 +465,7 @@ class StepTeller(TrainerCallback):
             self._progress.logged(self._name, state.global_step, state.max_steps, losses)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report a rising validation loss; the last one is judged at the end."""
+        """Report a rising validation loss, except for the last one, which is judged after the training."""
         curve = curve_of(state.log_history, "eval_loss")
         if not self._has_warned and state.global_step < state.max_steps and rises_steadily(curve):
             self._has_warned = True

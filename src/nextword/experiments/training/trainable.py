@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """Inside the ``with`` block, only the trained parameters require gradients; afterwards this is restored.
+    """In this block, only the trained parameters require gradients. Afterwards ``requires_grad`` is restored.
 
     Raises:
         ValueError: If the settings do not fit the model.
@@ -53,7 +53,7 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
         output: nn.Module | None = model.get_output_embeddings()
         if output is None:
             raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
-        return list(output.parameters())  # which may be tied to others
+        return list(output.parameters())  # tied to other parameters or not
     return []
 
 
@@ -67,7 +67,7 @@ SMALLER = "train the head alone (training.trains=head) or adapters (training.lor
 """Advice to reduce the memory of a training."""
 
 UPDATED = 3
-"""Numbers stored per trained parameter besides itself: its gradient and Adam's two moments."""
+"""How many numbers are stored for each trained parameter in addition to it: its gradient and Adam's two moments."""
 
 
 def free_to_train() -> int | None:
@@ -99,7 +99,7 @@ def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
 def trained_modules(model: nn.Module) -> dict[str, int]:
     """The outermost modules whose parameters are all trainable, with their numbers of parameters.
 
-    A parameter that is trained alone has its own entry, and a shared parameter the entry of its first name. Entries
+    A parameter that is trained alone has its own entry. A shared parameter has one entry, under its first name. Entries
     that differ only in the layer's number are merged, with a ``*`` for the number.
 
     >>> from torch import nn
@@ -139,7 +139,7 @@ def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) ->
     return settings.model_copy(update={"learning_rates": rates})
 
 
-# -- Low-rank adapters in the backbone while it is trained, merged into its weights afterwards.
+# -- Low-rank adapters in the backbone during training. Afterwards they are merged into its weights.
 
 
 def expect_peft() -> None:
@@ -150,11 +150,11 @@ def expect_peft() -> None:
 
 @contextlib.contextmanager
 def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
-    """Inside the ``with`` block, the backbone has adapters and is otherwise frozen; ``settings=None``: no adapters.
+    """In this block, the backbone has adapters and its other weights are frozen. ``settings=None``: no adapters.
 
-    Other components are trained as before: head, conditioner, untied output embeddings, and an auxiliary encoder if it
+    All other parts are trained as before: head, conditioner, untied output embeddings, and an auxiliary encoder if it
     was trainable. At the end the adapters are merged and removed, and ``requires_grad`` is restored. ``seed``
-    initialises one matrix of each adapter; the other is zero, so adapters change nothing at first.
+    initialises one matrix of each adapter. The other matrix is zero, so adapters change nothing at first.
 
     Raises:
         ValueError: If peft is not installed, no layer has a given name, or a layer must not be adapted.
@@ -189,15 +189,15 @@ def _injected(backbone: Any, settings: LoraSettings) -> Any:
 
     config = LoraConfig(
         r=settings.rank,
-        lora_alpha=settings.alpha,  # type: ignore[arg-type]  # a float works as well
+        lora_alpha=settings.alpha,  # type: ignore[arg-type]  # a float also works
         lora_dropout=settings.dropout,
         target_modules=settings.targets,
     )
     embeddings = backbone.get_input_embeddings(), backbone.get_output_embeddings()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft sets it right for GPT-2's layers itself
-            warnings.filterwarnings("ignore", message=".*tie_word_embeddings")  # refused below
+            warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft chooses the right value for GPT-2
+            warnings.filterwarnings("ignore", message=".*tie_word_embeddings")  # an error follows below
             adapters: Any = LoraModel(backbone, config, "default")
     except ValueError as problem:
         raise ValueError(f"training.lora.targets: {problem}") from problem

@@ -21,14 +21,14 @@ from nextword.settings.registry import did_you_mean
 def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
     """The arguments of one training with checkpoints in ``folder``."""
     on_cpu = not torch.accelerator.is_available()
-    # the older versions that pyproject.toml allows have the other name only, the newer ones warn of it
+    # older versions that pyproject.toml allows know only the old name; newer versions warn about it
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
     name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
     further: dict[str, Any] = {name: settings.activation_checkpointing or None}
     if settings.keep_best:
         further |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
     if settings.fsdp:
-        # the model is spread already, by ``shard``; every process writes its share of a checkpoint
+        # ``shard`` has already sharded the model; every process writes its part of a checkpoint
         sharded = {"auto_wrap_policy": "NO_WRAP", "state_dict_type": "SHARDED_STATE_DICT"}
         further |= {"fsdp": True, "fsdp_config": sharded}
     return TrainingArguments(
@@ -42,22 +42,22 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         lr_scheduler_type=settings.scheduler,
-        warmup_steps=settings.warmup_ratio or settings.warmup_steps,  # below 1 it is a share, says transformers 5
+        warmup_steps=settings.warmup_ratio or settings.warmup_steps,  # in transformers 5, a value below 1 is a share
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.bf16,
         fp16=settings.fp16,
         logging_steps=settings.log_every,
         logging_first_step=True,
-        logging_nan_inf_filter=False,  # a loss that is not finite must be seen, not replaced by the mean
+        logging_nan_inf_filter=False,  # a NaN loss must be visible; by default Trainer logs the mean instead
         eval_strategy="steps" if settings.evaluate_every else "no",
         eval_steps=settings.evaluate_every,
         prediction_loss_only=True,
         save_strategy="steps" if settings.checkpoint_every else "no",
         save_steps=settings.checkpoint_every or 500,
-        save_total_limit=2,  # one more than needed, for when the newest is cut off in the middle
+        save_total_limit=2,  # one more than needed, because the newest may be incomplete
         report_to=list(settings.report_to),
         disable_tqdm=True,
-        remove_unused_columns=False,  # the collator takes what it needs
+        remove_unused_columns=False,  # the collator selects the columns
         dataloader_num_workers=settings.dataloader_workers,
         dataloader_pin_memory=not on_cpu,
         use_cpu=on_cpu,
@@ -67,7 +67,7 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Sequences per forward pass and process; ValueError if a batch cannot be divided evenly."""
+    """Sequences per forward pass and process. ValueError if a batch cannot be divided evenly."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())
@@ -105,7 +105,7 @@ def expect_trackers(names: Sequence[str]) -> None:
             near, known = did_you_mean(name, INTEGRATION_TO_CALLBACK), ", ".join(INTEGRATION_TO_CALLBACK)
             raise ValueError(f"training.report_to: must name known trackers ('{name}' given).{near} Known: {known}.")
         try:
-            INTEGRATION_TO_CALLBACK[name]()  # what is not installed, it alone can say
+            INTEGRATION_TO_CALLBACK[name]()  # raises an error if its package is not installed
         except (RuntimeError, ImportError) as lack:
             reason = " ".join(str(lack).split())
             raise ValueError(f"training.report_to: '{name}' cannot be used here ({reason})") from None

@@ -1,4 +1,4 @@
-"""Trainers for heads with memory beyond their window: of earlier steps (TRIME), or of similar rows in the batch."""
+"""Trainers for heads with memory beyond their window, of earlier steps (TRIME) or of similar rows in the batch."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def consecutive_rows(count: int, seed: int) -> list[int]:
 
 
 class ConsecutiveTrainer(RememberingTrainer):
-    """Trainer with consecutive rows within and across batches, which a head with memory reads.
+    """Trainer with consecutive rows within and across batches. A head with memory reads the earlier rows.
 
-    Gradients go back through the rows of a batch (TRIME, Zhong et al. 2022, with consecutive segments in one batch);
-    memory of earlier batches has no gradient. A start token begins a document, which does not read the previous one.
+    Gradients reach all rows of a batch (TRIME, Zhong et al. 2022, with consecutive segments in one batch). The memory
+    of earlier batches has no gradient. A start token begins a document. A document does not read the document before.
     Validation losses are computed for each row separately.
     """
 
@@ -76,7 +76,7 @@ class ConsecutiveTrainer(RememberingTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
-        return consecutive_rows(len(rows), self.args.seed)  # a DataLoader takes a list for a sampler
+        return consecutive_rows(len(rows), self.args.seed)  # a DataLoader accepts a list as its sampler
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Compute the loss with the memory of earlier batches."""
@@ -93,15 +93,14 @@ class ConsecutiveTrainer(RememberingTrainer):
             self._memory.keep(torch.load(Path(checkpoint) / MEMORY, map_location=self.args.device))
 
 
-# -- TRIME's external memory in training: the rows of a batch are alike, and see one another.
+# -- TRIME's external memory in training: the rows of a batch are similar, and each reads the rows before it.
 
 
 class Bm25BatchTrainer(RememberingTrainer):
-    """Trainer whose batches have rows similar by BM25; a head with memory reads the earlier rows of the batch.
+    """Trainer whose batches have rows similar by BM25. A head with memory reads the earlier rows of the batch.
 
-    This imitates retrieval from a datastore (TRIME, Zhong et al. 2022, with batches by BM25). Gradients go back
-    through all rows of a batch; other batches are not remembered. Validation losses are computed for each row
-    separately.
+    This imitates retrieval from a datastore (TRIME, Zhong et al. 2022, with batches by BM25). Gradients reach all rows
+    of a batch. The head does not remember other batches. Validation losses are computed for each row separately.
     """
 
     setting = "alike"
@@ -117,7 +116,7 @@ class Bm25BatchTrainer(RememberingTrainer):
         return super().compute_loss(model, {**inputs, **further}, *args, **kwargs)
 
 
-# -- An order of training rows in which those of one batch are alike, by BM25.
+# -- An order of training rows in which the rows of each batch are similar by BM25.
 
 NEIGHBOURS = 20
 """Number of nearest neighbours that may follow each row."""
@@ -126,8 +125,8 @@ NEIGHBOURS = 20
 def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
     """A permutation of all rows in which each batch of ``batch_size`` rows is similar.
 
-    Each row is followed by the most similar unused row among its 20 nearest neighbours or, if all are used, by a random
-    row. The chain is cut into batches, which are shuffled; an incomplete batch comes last.
+    Each row is followed by the most similar unused row among its 20 nearest neighbours. If all of them are used, a
+    random row follows. The chain is cut into batches, which are shuffled; an incomplete batch comes last.
 
     Raises:
         ValueError: If the package bm25s is missing.

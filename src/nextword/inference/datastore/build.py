@@ -1,4 +1,4 @@
-"""Builds stores of texts: a datastore, by the builder of stored states, and an n-gram index."""
+"""Builds stores of texts: datastores, in the same way as stores of states, and n-gram indexes."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ _LONGEST = 1024
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """How a store is built; all settings but the last two determine its content.
+    """How a store is built. All settings except ``batch_size`` and ``processes`` determine its content.
 
     Attributes:
-        precision: Precision of the keys: float16, or int8 with a factor for each key.
+        precision: Precision of the keys: float16, or int8 with a scaling factor for each key.
         text_column: The column with the text of a table.
-        split: Split of a folder or of a data set of the hub; None: the training split.
-        window: Number of tokens that the model sees at once; None: its maximum, but at most 1,024.
-        stride: Number of new tokens of each window after the first; None: all, which takes one pass over the text.
-        shard_keys: Keys per shard; a killed build loses at most this number per process.
+        split: Split of a folder or of a data set on the hub; None: the training split.
+        window: Number of tokens that the model sees at once. None: the model's maximum, but at most 1,024.
+        stride: Number of new tokens of each window after the first. None: all tokens of a window are new, so that one
+            pass over the text is enough.
+        shard_keys: Keys per shard. If a build is killed, each process loses at most this number of keys.
         batch_size: Number of windows per pass.
-        processes: Number of processes, each with its own copy of the model; None: this process.
+        processes: Number of processes, each with its own copy of the model; None: only this process.
     """
 
     precision: Literal["float16", "int8"] = "float16"
@@ -76,22 +77,23 @@ def build_datastore(
     settings: BuildSettings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
-    """Stores the state before every token of a data set, and the token.
+    """Stores every token of a data set, with the state before it as its key.
 
-    A build that was killed resumes with the shards that are not there yet, when it is called again.
+    If a build was killed, the same call resumes it and computes only the missing shards.
 
     Args:
-        model: A decoder-only model; with several processes its folder or hub name.
-        data: A text file, a table, a folder of them, or a name on the hub. Each row of a table is a document, and each
-            file of plain text.
+        model: A decoder-only model. For several processes, give its folder or hub name.
+        data: A text file, a table, a folder of such files, or a name on the hub. Each row of a table and each file of
+            plain text is a document.
         out: Folder of the store.
-        settings: How; the defaults where None.
-        progress: Called with the number of keys computed: after each shard, and in this process also within a shard.
+        settings: How the store is built; None: the defaults.
+        progress: Function that receives the number of computed keys after each shard. If this process computes, it is
+            also called within a shard.
 
     Raises:
-        ValueError: No text there, a model with an encoder or a conditioner, a folder with another store, another
-            process that builds it, or a setting that does not fit.
-        DiskFullError: There is no room for it; finished shards stay.
+        ValueError: If there is no text, the model has an encoder or a conditioner, the folder has another store,
+            another process builds it, or a setting does not fit.
+        DiskFullError: If there is not enough disk space. Finished shards stay.
     """
     chosen, folder = settings or BuildSettings(), Path(out)
     opened = OpenedModel.of(model)
@@ -148,19 +150,19 @@ def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOri
 
 
 def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> list[int]:
-    """Stores states of the first tokens; read as they are read when the model is loaded, in one row."""
+    """Stores states of the first tokens, which identify the model when it is loaded."""
     ids = first.ids[: min(_PROBE, len(first.ids) - 1)]
     alone = DocumentWindow(0, 0, [*ids, ids[-1]], len(ids))
     write_array(folder / PROBE, states_of(opened, [alone], 1)[0])
     return ids
 
 
-# -- Documents of a data set as windows of tokens, gathered into what a shard holds.
+# -- The documents of a data set as windows of tokens, grouped into shards.
 
 
 @dataclass(frozen=True)
 class DocumentWindow:
-    """One window of a document: the inputs of one pass, and the number of tokens stored from it.
+    """One window of a document: the inputs of one pass, and how many of their next tokens are stored.
 
     Attributes:
         document: Number of the document.
@@ -177,7 +179,7 @@ class DocumentWindow:
 
 @dataclass
 class Documents:
-    """The documents of a corpus: each row of a table, each file of plain text.
+    """The documents of a corpus. Each row of a table and each file of plain text is a document.
 
     Attributes:
         count: Number of documents read so far.
@@ -208,7 +210,7 @@ class Documents:
     def windows(
         self, tokenizer: PreTrainedTokenizerBase, start: int, size: int, stride: int
     ) -> Iterator[DocumentWindow]:
-        """Yields windows that store each token of each document once, after its start token or earlier tokens."""
+        """Yields windows such that each token of each document is stored once, with the tokens before it as inputs."""
         for number, text in enumerate(self.texts()):
             ids = [start, *token_ids(tokenizer, text)]
             self.count, self.empty = self.count + 1, self.empty + (len(ids) == 1)
@@ -217,7 +219,7 @@ class Documents:
                 yield DocumentWindow(number, targets.start - 1, ids[window.begin : targets.stop], len(targets))
 
 
-# -- One shard: the states of some windows, computed and written by the next free process.
+# -- One shard: the next free process computes and writes the states of some windows.
 
 
 def _written(
@@ -248,7 +250,7 @@ def expect_decoder(opened: OpenedModel) -> None:
 def states_of(
     opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """The input of the output layer before each stored token, by window; ``told`` receives the number computed."""
+    """The input of the output layer before each stored token, by window. ``told`` receives the number computed."""
     found, done = dict[int, np.ndarray](), 0
     rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
     for at, row in row_states(opened, rows, 0, batch_size):
@@ -258,7 +260,7 @@ def states_of(
     return [found[at] for at in range(len(windows))]
 
 
-# -- An n-gram index of texts, which needs a tokenizer and no model.
+# -- An n-gram index of texts. It needs a tokenizer, but no model.
 
 
 def store_texts(
@@ -268,7 +270,7 @@ def store_texts(
 
     Raises:
         ValueError: If no text has two tokens, or the folder has another index.
-        DiskFullError: There is no room.
+        DiskFullError: If there is not enough disk space.
     """
     documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)
     size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)

@@ -1,4 +1,4 @@
-"""Growing datastores: new texts are appended, and the oldest are dropped."""
+"""Growing datastores: new texts are appended, and the oldest tokens are dropped."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def remember_recent(model: AnyModel, most: int) -> None:
 
 
 def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
-    """Appends a text to the model's in-memory datastore, from which it can then be retrieved.
+    """Appends a text to the model's in-memory datastore, so that the head can retrieve its tokens.
 
     Args:
         model: A model after ``remember_recent``.
-        text: The text; it becomes a new document, numbered after those of the datastore on disk.
+        text: The text. It becomes a new document; its number follows those of the datastore on disk.
         window: Number of tokens that the model sees at once.
 
     Returns:
@@ -51,9 +51,9 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 
 
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
-    """``grow`` for token ids: the first token is only read, the others are appended.
+    """``grow`` for token ids. The first token is only read, and all others are appended.
 
-    A pass that is running meanwhile continues with the old content.
+    A pass that is running at this time continues with the old content.
     """
     head = _knn(opened)
     if head.recent is None:

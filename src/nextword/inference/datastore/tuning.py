@@ -1,4 +1,4 @@
-"""Chooses the weight of retrieval on held-out text, and measures the gain of an n-gram index."""
+"""Chooses the weight of retrieval on held-out texts, and measures the gain of an n-gram index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nextword.results.records import ScoreResults
 
 
-# -- A datastore: weight and temperature of what is retrieved.
+# -- A datastore: the weight and temperature of retrieved tokens.
 
 
 def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
@@ -34,7 +34,7 @@ def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
     ``nw.calibrate`` also chooses the temperature, and returns the gain.
 
     Args:
-        model: A model with the head ``knn`` and ``mix=fixed``; its current weight does not matter.
+        model: A model with the head ``knn`` and ``mix=fixed``. Its current weight does not matter.
         text: Validation text that is not in the datastore.
         window: Number of tokens that the model sees at once.
 
@@ -52,8 +52,8 @@ def tuned_retrieval(model: AnyModel, texts: Sequence[str], *, window: int = 512)
     ``nw.calibrate`` also sets them if they help, and returns the gain.
 
     Args:
-        model: A model with the head ``knn`` and ``mix=fixed``; its current temperature and weight do not matter.
-        texts: Validation texts that are not in the datastore; each is read separately.
+        model: A model with the head ``knn`` and ``mix=fixed``. Its current temperature and weight do not matter.
+        texts: Validation texts that are not in the datastore. Each text is read separately.
         window: Number of tokens that the model sees at once.
 
     Raises:
@@ -78,7 +78,7 @@ def _read(opened: OpenedModel, texts: Sequence[str], window: int) -> CopyCalibra
     return cast(CopyCalibration, read(opened.model, asked, opened.name).calibration)
 
 
-# -- An n-gram index: how much a match counts, and texts scored with it and without.
+# -- An n-gram index: the weight of a match, and scores of texts with and without the index.
 
 
 def _expect_not_stored(opened: OpenedModel, index: NgramIndex, examples: Iterable[Example]) -> None:
@@ -98,8 +98,8 @@ def fit_to_texts(
 ) -> MatchWeights:
     """Fits the weights of an n-gram index, so that texts are most likely under its mixture with a model.
 
-    If the gain's 95 % interval includes 0, the head keeps the whole share. The texts must be neither in the index nor
-    the test data.
+    If the 95 % interval of the gain includes 0, all weight stays with the model's head. The texts must not be in the
+    index, and must not be the test data.
 
     Raises:
         ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.
@@ -128,9 +128,9 @@ def score_with_ngrams(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """Scores texts with a model and with the same model plus an n-gram index, compared on the same tokens.
+    """Scores texts with a model alone and with an n-gram index in addition, and compares the two on the same tokens.
 
-    The texts must be neither in the index nor those used to fit the weights.
+    The texts must not be in the index, and must not be the texts that the weights were fitted to.
 
     Raises:
         ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.

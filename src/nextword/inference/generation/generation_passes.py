@@ -34,7 +34,7 @@ REFUSED = (
     "watermarking_config",
     "compile_config",
 )
-"""Prefixes of arguments that change what ``generate`` returns, or that we set ourselves."""
+"""Prefixes of arguments that change what ``generate`` returns, or that nextword sets itself."""
 ROWWISE = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 
 
@@ -46,7 +46,7 @@ class GenerationPass:
         title: Name of the decoding strategy in tables.
         arguments: Arguments of ``generate``, including the resulting lengths.
         mode: Decoding loop that ``generate`` uses.
-        seed: Random seed; None: decoding is deterministic.
+        seed: Random seed; None if decoding is deterministic.
     """
 
     title: str
@@ -73,18 +73,18 @@ class GenerationPass:
     def file_name(self) -> str:
         """Name of the samples file, for instance ``top-k-3-seed-0.jsonl``.
 
-        Without the seed if decoding is deterministic.
+        If decoding is deterministic, the name has no seed.
         """
         name = re.sub(r"[^\w.]+", "-", self.title).strip("-")
         return f"{name}.jsonl" if self.seed is None else f"{name}-seed-{self.seed}.jsonl"
 
 
 def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list[GenerationPass]:
-    """Every decoding strategy with every seed; deterministic ones run once, with one text per prompt.
+    """Every decoding strategy with every seed. Deterministic strategies run once, with one text per prompt.
 
     Raises:
-        ValueError: If neither ``generate`` nor the model's head knows an argument, or transformers no longer has the
-            loop.
+        ValueError: If neither ``generate`` nor the model's head knows an argument, or if transformers has removed the
+            decoding loop.
     """
     extra = _arguments(opened, settings)
     passes: list[GenerationPass] = []
@@ -94,7 +94,7 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
         mode = config.get_generation_mode(extra.get(ASSISTANT))
         _expect_possible(opened, settings, title, mode)
         complete = {**asked, **_lengths(opened, config, settings)}
-        if config.pad_token_id is None:  # masked wherever it is read, so any does
+        if config.pad_token_id is None:  # padding is masked, so any token can be padding
             complete["pad_token_id"] = next(iter(end_ids(config)), 0)
         draws = bool(config.do_sample)
         for seed in settings.seeds if draws else [None]:
@@ -145,12 +145,12 @@ def _expect_possible(opened: OpenedModel, settings: GenerationSettings, title: s
 
 
 def effective_config(model: NextWordModel, arguments: Mapping[str, Any]) -> Any:
-    """The generation settings that result from these arguments, the model's own settings and transformers' defaults.
+    """The generation settings that result from the arguments, the model's own settings and transformers' defaults.
 
     Raises:
         ValueError: If an argument is unknown.
     """
-    config: Any = GenerationConfig()  # type: ignore[no-untyped-call]  # of transformers
+    config: Any = GenerationConfig()  # type: ignore[no-untyped-call]
     public = [name for name in vars(config) if not name.startswith(("_", "transformers_version", *REFUSED))]
     known = sorted({*public, *model.next_word_head.generate_takes, ASSISTANT})
     for name in arguments:
@@ -169,7 +169,7 @@ def _argument(name: str) -> str:
 def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> dict[str, Any]:
     most = settings.max_new_tokens or config.max_new_tokens
     if most is None and opened.has_encoder and opened.model.generation_config.max_length is not None:
-        most = opened.model.generation_config.max_length - 1  # a default that counts the start token
+        most = opened.model.generation_config.max_length - 1  # the model's default includes the start token
     lengths: dict[str, Any] = {"max_new_tokens": most or DEFAULT_NEW_TOKENS, "max_length": None}
     if settings.min_new_tokens is not None:
         if settings.min_new_tokens > lengths["max_new_tokens"]:
@@ -210,7 +210,7 @@ def pass_path(out: Path, one: GenerationPass, count: int) -> Path:
     return out
 
 
-# -- What can be set of the texts that a model writes: decodings, seeds, lengths, arguments of ``generate``.
+# -- The settings of generated texts: decoding strategies, seeds, lengths, arguments of ``generate``.
 
 HAVE_A_SETTING = {
     "max_new_tokens": "max_new_tokens",
@@ -220,7 +220,7 @@ HAVE_A_SETTING = {
     "stop_strings": "stop",
     "num_return_sequences": "samples",
 }
-"""Arguments of ``generate`` that have a setting of their own."""
+"""Arguments of ``generate`` for which nextword has a setting."""
 
 
 class GenerationSettings(Settings):

@@ -1,4 +1,4 @@
-"""One run over prompts, with its texts as an iterator or in samples files; an interrupted run resumes."""
+"""One generation run over prompts. It yields its texts or writes samples files, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ UNTOLD = ("transformers_version", "_from_model_config")
 
 @dataclass(frozen=True)
 class GenerationRun:
-    """A checked generation run; ``passes`` has one pass for each decoding strategy and seed."""
+    """A checked generation run; ``passes`` has one entry for each decoding strategy and seed."""
 
     opened: OpenedModel
     prompts: Sequence[TextPrompt]
@@ -73,11 +73,11 @@ class GenerationRun:
     ) -> GenerationRun:
         """Makes a run, and checks everything that can be checked before generation.
 
-        With ``chat``, prompts are put into the tokenizer's chat template.
+        With ``chat``, the prompts are formatted with the tokenizer's chat template.
 
         Raises:
-            ValueError: If there are no prompts, a prompt is too long or incomplete for the model, two have the same id,
-                or ``generate`` does not know an argument.
+            ValueError: If there are no prompts, a prompt is too long or incomplete for the model, two prompts have the
+                same id, or ``generate`` does not know an argument.
         """
         if not prompts:
             raise ValueError("prompts: must be at least one (none given)")
@@ -93,8 +93,8 @@ class GenerationRun:
         return cls(opened, prompts, settings, encoded, passes)
 
     def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
-        """The batches in which the rows of a pass are written, the same each time."""
-        if self.settings.remember:  # each may retrieve from all before it
+        """The batches in which the texts of a pass are generated; they are the same in every run."""
+        if self.settings.remember:  # each text may retrieve from all earlier texts
             return [[row] for row in rows]
         return length_batches(rows, 1 if one.is_single else self.settings.batch_size)
 
@@ -107,8 +107,8 @@ class GenerationRun:
     ) -> abc.Generator[list[GeneratedText]]:
         """Generates the texts of each batch of a pass, in order. Torch's global random state is not changed.
 
-        ``said`` has the tokens of finished prompts and texts of this pass, for a head that retrieves them. A
-        ``streamer`` receives every new token of a single row.
+        ``said`` has the tokens of finished prompts and texts of this pass; a head with a datastore can retrieve them. A
+        ``streamer`` receives every new token. It needs batches of one row.
 
         Raises:
             ValueError: If ``generate`` rejects its arguments.
@@ -139,7 +139,7 @@ class GenerationRun:
 
     @cached_property
     def _drafting(self) -> SpeculativeDecoding | None:
-        # kept, because it learns how many tokens to draft
+        # one object for all batches, because it learns how many tokens to draft
         draft = self.settings.draft
         return SpeculativeDecoding(draft) if draft is not None and draft in drafters else None
 
@@ -206,23 +206,23 @@ def generate(  # noqa: PLR0913  (its options)
     Args:
         model: A model of nextword or transformers, or its folder or hub name.
         tokenizer: Tokenizer of the model; None for a folder, which has its own.
-        prompts: One prompt or several; a ``TextPrompt`` can also have a source or an auxiliary text. The default is
-            only the start token.
+        prompts: One prompt or several. A ``TextPrompt`` can also have a source or an auxiliary text. By default the
+            prompt is only the start token.
         decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (temperature
-            last), ``"beam:4"`` or a dictionary of settings; empty: the model's generation_config.
+            last), ``"beam:4"`` or a dictionary of settings. If empty, the model's generation_config decides.
         max_new_tokens: Maximum number of new tokens; None: the value of the model's generation_config, or 100.
-        min_new_tokens: Minimum number of new tokens; earlier end tokens are not generated. None: no minimum.
-        stop: Strings that end a text; they stay in the text.
-        seeds: Random seeds; each gives its own texts.
+        min_new_tokens: Minimum number of new tokens; a text cannot end before. None: no minimum.
+        stop: Strings that end a text. The text keeps the string that ended it.
+        seeds: Random seeds; each sampling strategy generates texts with every seed.
         samples: Number of texts sampled per prompt.
         batch_size: Number of texts generated at a time.
-        draft: Speculative decoding, with draft tokens from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
-            lookup) or the folder of a smaller model; the texts stay the same. None: one token per pass.
-        remember: With the head ``knn``: number of last tokens, from finished prompts and texts, that later texts can
-            retrieve. Texts are then generated one at a time, in the order of the prompts. 0: off.
-        sources: Whether to return, for each token, the contribution of each component of the head and the strongest
-            positions.
-        positions: Positions listed per token, with ``sources``.
+        draft: Speculative decoding. The draft tokens come from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
+            lookup) or the folder of a smaller model. The texts stay the same. None: one token per pass.
+        remember: Only for the head ``knn``: number of most recent tokens of finished prompts and texts that the head
+            can retrieve in later texts. Texts are then generated one at a time, in the order of the prompts. 0: none.
+        sources: Whether to return, for each token, the share of each component of the head in its probability, and the
+            positions with the largest shares.
+        positions: Number of positions listed per token, with ``sources``.
         arguments: Further arguments of transformers' ``generate``, for all decodings, for instance
             ``{"repetition_penalty": 1.2}``.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for a model in memory that has a conditioner.
@@ -282,14 +282,14 @@ def generate(  # noqa: PLR0913  (its options)
 
 
 def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
-    """All texts of a run, pass by pass, each in the order of the prompts."""
+    """All texts of a run, sorted by pass, and within a pass in the order of the prompts."""
     return sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
 
 
 def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
-    """Every text of a run with its pass, as generated: longest prompts first.
+    """Every text of a run with its pass, in the order of generation: the longest prompts first.
 
-    A transformers ``streamer`` receives each new token of the only row, without the prompt.
+    If the run has only one row, a transformers ``streamer`` receives each new token, but not the prompt.
     """
     for one in run.passes:
         for texts in run.written(one, run.batches(rows_of(run.encoded, one), one), streamer=streamer):
@@ -302,8 +302,9 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; resumes an interrupted run.
 
-    Files are written to the folder ``out``, or a run with one pass to one file (``.jsonl``). ``progress`` receives the
-    finished share, from 0 to 1, including an earlier run. ``command`` is named in the error message of another process.
+    ``out`` is a folder, or for a run with one pass a file (``.jsonl``). ``progress`` receives the finished share, from
+    0 to 1, which includes texts from before an interruption. If another process writes to ``out``, its error message
+    names ``command``.
 
     Raises:
         ValueError: If a file belongs to another run, another process writes to ``out``, or references are missing.
@@ -331,7 +332,7 @@ def write_samples_files(
             if file.is_finished:
                 continue
             done = file.done
-            # whole batches: what is sampled for a batch together comes out the same
+            # whole batches, because only the same batch gives the same sampled texts
             batches = [some for some in run.batches(part, one) if any(row.number not in done for row in some)]
             said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in done]
             with contextlib.closing(run.written(one, batches, said)) as written:
@@ -358,19 +359,19 @@ def _line(
         **references.get(prompt.number, {}),
     }
     line = sample_line(run.opened.tokenizer, prompt, text.text, text.token_ids, columns)
-    # of several texts after one prompt, each but the first has its number in the id
+    # if a prompt has several texts, the id of each text after the first contains its number
     return {**line, "id": f"{prompt.number}#{sample}"} if sample else line
 
 
 def reference_columns(
     opened: OpenedModel, prompts: Sequence[Prompt], scored: bool, batch_size: int
 ) -> dict[str | int, dict[str, Any]]:
-    """The references of each prompt, by its id, as texts and as tokens of the model; empty without references.
+    """The references of each prompt, by the id of the prompt, as texts and as tokens of the model.
 
-    With ``scored``, the log-probabilities of the first reference's tokens are added.
+    With ``scored``, the log-probabilities of the first reference's tokens are added. Without references it is empty.
 
     Raises:
-        ValueError: If references should be scored and a prompt has none, or only some prompts have references.
+        ValueError: If references should be scored and a prompt has none, or if only some prompts have references.
     """
     missing = [prompt.number for prompt in prompts if not prompt.references]
     if len(missing) == len(prompts) and not scored:

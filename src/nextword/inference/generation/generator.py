@@ -1,4 +1,4 @@
-"""Generates texts for tokenised prompts, one batch at a time; used by tasks, the command and the server."""
+"""Generates texts for tokenised prompts, one batch at a time. Tasks, the command line and the server use it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Generator:
 
     Attributes:
         model: A model with a head, in evaluation mode.
-        arguments: Arguments of ``generate``; other values are from the model's ``generation_config``.
-        inputs: Function that makes further model inputs for a batch, such as auxiliary texts.
+        arguments: Arguments of ``generate``. For all others, the model's ``generation_config`` has the value.
+        inputs: Function that makes further model inputs for a batch, for instance of auxiliary texts.
         stops: Strings that end a text; None: no such strings.
     """
 
@@ -57,15 +57,15 @@ class Generator:
     stops: StopStrings | None = None
 
     def write(self, prompts: Sequence[TokenPair], loop: Any = None) -> list[list[int]]:
-        """Generates one text for each context or source; returned without the end token.
+        """Generates one text for each context or source, and returns it without the end token.
 
         Args:
             prompts: One batch.
-            loop: Decoding loop passed to ``generate`` as ``custom_generate``; None: the loop of ``generate``, which
+            loop: Decoding loop passed to ``generate`` as ``custom_generate``. None: the loop of ``generate``, which
                 samples with torch's generator.
 
         Raises:
-            ValueError: ``generate`` refuses its arguments.
+            ValueError: If ``generate`` rejects its arguments.
             NoNumbersError: If the model's scores are NaN.
         """
         model, has_encoder = self.model, self.model.config.is_encoder_decoder
@@ -78,7 +78,7 @@ class Generator:
             arguments |= {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([self.stops.behind(begin)])}
         if loop is not None:
             arguments["custom_generate"] = loop
-        if not isinstance(loop, SpeculativeLoop):  # sees to it itself, and is fastest where no processor acts
+        if not isinstance(loop, SpeculativeLoop):  # this loop checks for NaN itself, and is fastest without processors
             arguments["logits_processor"] = LogitsProcessorList([numbers])
         try:
             output = model.generate(
@@ -89,7 +89,7 @@ class Generator:
             given = ", ".join(f"{name}={value}" for name, value in told)
             raise ValueError(f"generate: cannot take {given} ({fault})") from fault
         except (FloatingPointError, RuntimeError) as fault:
-            if isinstance(fault, RuntimeError) and weights_at_fault(model) is None:  # torch refuses to draw from nan
+            if isinstance(fault, RuntimeError) and weights_at_fault(model) is None:  # torch cannot sample from NaN
                 raise
             raise NoNumbersError(model) from None
         numbers.expect()
@@ -99,14 +99,14 @@ class Generator:
 
 
 class NoNumbersError(ValueError):
-    """The scores of a model's tokens are NaN; the message says why."""
+    """The scores of a model's tokens are NaN. The message says why."""
 
     def __init__(self, model: NextWordModel) -> None:
         super().__init__(f"generate: the scores of the next token are nan: {why_nan(model)}")
 
 
 class ExpectNumbers(LogitsProcessor):
-    """Raises ``NoNumbersError`` if scores are NaN: immediately in the first pass, for later passes in ``expect``."""
+    """Raises ``NoNumbersError`` if scores are NaN: for the first pass immediately, for later passes in ``expect``."""
 
     def __init__(self, model: NextWordModel) -> None:
         self._model = model
@@ -119,24 +119,24 @@ class ExpectNumbers(LogitsProcessor):
             self._wrong = wrong
             self.expect()
         else:
-            self._wrong = self._wrong | wrong  # not looked at here: an accelerator would have to be waited for
+            self._wrong = self._wrong | wrong  # read later, because reading it now would wait for the accelerator
         return scores
 
     def expect(self) -> None:
-        """Raises ``NoNumbersError`` if scores seen so far were NaN."""
+        """Raises ``NoNumbersError`` if any scores so far were NaN."""
         if self._wrong is not None and bool(self._wrong):
             raise NoNumbersError(self._model)
 
 
 class StopStrings:
-    """Strings that end a text and stay in it; characters of the prompt do not count."""
+    """Strings that end a text and stay in it. Characters of the prompt do not count."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, strings: Sequence[str]) -> None:
         self._tokenizer, self._strings = tokenizer, list(strings)
 
     @cached_property
     def _criterion(self) -> StoppingCriteria:
-        # made here, because generate loses the tokenizer that it needs for it where it is given a loop
+        # made here, because ``generate`` does not pass its tokenizer to a custom loop
         return StopStringCriteria(self._tokenizer, self._strings)
 
     def behind(self, begin: int) -> StoppingCriteria:
@@ -144,7 +144,7 @@ class StopStrings:
         return _Written(self._criterion, begin)
 
     def cut(self, ids: list[int]) -> list[int]:
-        """Cuts the ids after the first stop string; all ids if there is none."""
+        """The ids up to the token that completes a stop string; all ids if there is no stop string."""
         if not self._stops(ids):
             return ids
         low, high = 0, len(ids)
@@ -159,7 +159,7 @@ class StopStrings:
 
 
 class _Written(StoppingCriteria):
-    # shows another criterion what was written alone
+    # gives another criterion only the generated tokens
 
     def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
         self._criterion, self._begin = criterion, begin
@@ -169,7 +169,7 @@ class _Written(StoppingCriteria):
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
-    """The ids up to the first end token or the padding after it; without end tokens nothing is removed.
+    """The ids up to the first end token or the padding after it. Without end tokens nothing is removed.
 
     >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
     ([5, 6], [5, 0, 6], [5, 0])
@@ -183,7 +183,7 @@ def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[in
     return ids[:count]
 
 
-# -- The texts of one pass over prompts: rows with random numbers of their own, in batches of like length.
+# -- The texts of one pass over prompts: rows with their own random numbers, in batches of similar length.
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ class PromptRow:
     """One text to generate.
 
     Attributes:
-        number: Line of the text in the samples file, from 0.
-        sample: Index of the text among those of its prompt, from 0.
+        number: Line number of the text in the samples file, from 0.
+        sample: Index of the text among the texts of its prompt, from 0.
         key: Random seed of this text.
     """
 
@@ -209,7 +209,7 @@ class GeneratedText:
     Attributes:
         token_ids: Generated tokens, without the end token.
         text: The tokens as text, without special tokens.
-        sources: Attribution of each token's probability; None unless requested.
+        sources: Attribution of each token's probability; None if it was not requested.
     """
 
     row: PromptRow
@@ -236,7 +236,7 @@ def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]
     return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
 
 
-# -- Where the tokens of written texts came from, as columns of a samples file.
+# -- The attribution of generated tokens, as columns of a samples file.
 
 
 @dataclass(frozen=True)
@@ -244,10 +244,10 @@ class SourceColumns:
     """Attribution of one text, with one entry per token.
 
     Attributes:
-        shares: By component, its share of the token's probability; the shares sum to 1.
-        positions: By component that points at positions, pairs ``[position, share]``, strongest first. A position is an
-            index into the tokens of prompt and text together (an encoder-decoder model has no prompt); -1 is the start
-            token. For a component that reads a source or an auxiliary text, it is an index into that text's tokens.
+        shares: By component, its share of the token's probability. The shares sum to 1.
+        positions: By component that points at positions, pairs ``[position, share]``, largest share first. A position
+            is an index into the tokens of prompt and text together (an encoder-decoder model has no prompt); -1 is the
+            start token. If the component reads a source or an auxiliary text, it is an index into this text's tokens.
     """
 
     shares: dict[str, list[float]]
@@ -255,11 +255,11 @@ class SourceColumns:
 
     @classmethod
     def of(cls, facts: TokenFacts, digits: int, specials: Mapping[str, int] = MappingProxyType({})) -> SourceColumns:
-        """Makes rounded columns from token facts; positions are counted after the ``specials`` of each text."""
+        """Makes rounded columns from token facts. Positions are counted after the ``specials`` of each text."""
         shares = {name: [round(one, digits) for one in share.tolist()] for name, share in facts.shares.items()}
         positions = {}
         for name, strongest in facts.positions.items():
-            if strongest.documents is not None:  # in a store, and not in a text beside the sample
+            if strongest.documents is not None:  # these positions are in a datastore, not in a text of the sample
                 continue
             before = specials.get(name, 0)
             tokens = zip(strongest.at.tolist(), strongest.share.tolist(), strict=True)
@@ -270,20 +270,20 @@ class SourceColumns:
         return cls(shares, positions)
 
     def columns(self) -> dict[str, Any]:
-        """Columns of a samples file; without ``positions`` if the head does not point at positions."""
+        """Columns of a samples file. If the head does not point at positions, there is no column ``positions``."""
         return {"shares": self.shares, **({"positions": self.positions} if self.positions else {})}
 
 
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Attribution of each generated text, computed in one pass over all texts; texts may be empty."""
+    """Attribution of each generated text, computed in one pass over all texts. Texts may be empty."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()
     columns = []
     for text, said in zip(texts, facts.split(texts), strict=True):
-        before = 1 if opened.has_encoder else text.start  # a decoder begins with a start token of its own
+        before = 1 if opened.has_encoder else text.start  # a decoder of an encoder-decoder model has one start token
         specials = {name: before * (of == "text") for name, of in texts_read.items()}
         columns.append(SourceColumns.of(said, DIGITS, specials))
     return columns

@@ -24,15 +24,15 @@ from nextword.settings.setting_names import either, named
 
 @dataclass(frozen=True)
 class Prompt(TokenPair):
-    """A tokenised prompt; its target is the human reference.
+    """A tokenised prompt. Its target is the human reference.
 
     Attributes:
-        number: Index among the prompts, from 0, or the given id.
+        number: Index among the prompts, from 0, or the id given in the file.
         start: Number of special tokens at the beginning of the context, such as a start token; samples files omit them.
         source: Source text, shown as the prompt; None: the context is the prompt.
-        references: All human references as whole texts, if the target is cut off or one of several; empty: only the
-            target.
-        columns: Further columns of its line in a samples file; they replace columns of the same name.
+        references: All human references as whole texts. Needed if there are several, or if the target is truncated.
+            Empty: the target is the only reference.
+        columns: Further columns of the prompt's line in a samples file. They replace columns of the same name.
         text: Text that is continued; None: decoded from the context.
         auxiliary: Auxiliary text of a conditioned model.
     """
@@ -51,10 +51,10 @@ class Prompt(TokenPair):
         return Example("", self.text or "", self.source, self.auxiliary, self.number)
 
 
-# -- Prompts as text: from the command line, from plain text, from JSON lines, from what an earlier run wrote.
+# -- Prompts as text, from the command line, plain text, JSON lines, or the samples file of an earlier run.
 
 FIELDS = ("prompt", "source", "auxiliary")
-"""Fields that a model can read; a JSON line needs at least one of these."""
+"""Fields that a model can read. A JSON line needs at least one of them."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TextPrompt:
         prompt: Text that is continued.
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model.
-        references: The human references, passed through to the samples.
+        references: The human references, which are copied to the samples.
 
     Raises:
         ValueError: If a text has half a character (an unpaired surrogate).
@@ -86,8 +86,8 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
     """Reads prompts from a file.
 
     JSON lines have the fields of a samples file: ``prompt``, ``source``, ``references`` (or ``reference``), ``id``, and
-    ``auxiliary``. So a samples file of an earlier run works too; a prompt with several texts is read once. In plain
-    text each line is a prompt, also an empty line.
+    ``auxiliary``. So the file may be a samples file of an earlier run; a prompt with several texts is then read once.
+    In plain text each line is a prompt, even an empty line.
 
     Args:
         path: A ``.jsonl`` file, or plain text.
@@ -95,8 +95,8 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
         fields: Names of fields in the file, for instance ``{"prompt": "question"}``; None: the standard names.
 
     Raises:
-        ValueError: If the file cannot be read, is empty or not text, or a line has no prompt; the message names file
-            and line.
+        ValueError: If the file cannot be read, is empty or is not text, or if a line has no prompt. The message names
+            the file and the line.
     """
     is_text = plain_text_of(path, "lines") is not None
     if is_text and whole:
@@ -116,7 +116,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
 
 def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
-    """Reads prompts from a string; arguments and errors are those of ``read_prompts``."""
+    """Reads prompts from a string. Arguments and errors are those of ``read_prompts``."""
     expect_whole_characters(text, "standard input")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
@@ -136,7 +136,7 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
             f"{either('--field prompt=KEY', 'fields')}"
         )
     if read["source"] is not None and read["prompt"] == read["source"]:
-        read["prompt"] = None  # samples of encoder-decoder models show the source as the prompt
+        read["prompt"] = None  # samples of encoder-decoder models have the source in the field ``prompt``
     return TextPrompt(
         prompt=read["prompt"] or "",
         source=read["source"],
@@ -146,7 +146,7 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
     )
 
 
-# -- Prompts as token ids, checked against what the model reads and how much of it.
+# -- Prompts as token ids, after a check that the model can read them and that they are not too long.
 
 
 def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[Prompt]:
@@ -162,7 +162,7 @@ def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: boo
 
 
 def _as_read(opened: OpenedModel, prompt: TextPrompt) -> TextPrompt:
-    if opened.has_encoder and prompt.source is None:  # the text is where the model reads it
+    if opened.has_encoder and prompt.source is None:  # an encoder-decoder model reads the text as its source
         return replace(prompt, source=prompt.prompt, prompt="")
     if opened.has_encoder and prompt.prompt:
         raise ValueError(
@@ -207,7 +207,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> Non
     if not opened.has_encoder:
         for one in encoded:
             length, limit = len(one.context), opened.longest
-            if limit is not None and length + new - 1 > limit:  # the last new token is written, not read
+            if limit is not None and length + new - 1 > limit:  # the model does not read the last new token
                 room = limit - length + 1
                 advice = f"set {named('max_new_tokens')} to at most {room}, or shorten it" if room > 0 else "shorten it"
                 if looks_beyond_windows(opened.model):
@@ -226,7 +226,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> Non
                 "positions; shorten it"
             )
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-    if limit is not None and new + 1 > limit:  # the decoder begins with one token of its own
+    if limit is not None and new + 1 > limit:  # the decoder also reads its start token
         raise ValueError(
             f"{named('max_new_tokens')}: must be at most {limit - 1}, the decoder has {limit} positions ({new} given)"
         )

@@ -1,8 +1,8 @@
 """Random numbers per row, so that the samples of a text do not depend on the other texts in its batch.
 
-Transformers' ``generate`` uses one stream of random numbers for all rows of a batch, so that texts change with the
-batch size and the order of the prompts. Here every row has a stream of its own, and a token is sampled by inverting the
-cumulative distribution at one number of the stream, which gives the same distribution.
+Transformers' ``generate`` uses one stream of random numbers for all rows of a batch, so the texts change with the batch
+size and the order of the prompts. Here every row has its own stream. A token is sampled by inverting the cumulative
+distribution at one number of the stream, which gives the same distribution.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 KEY_BITS, SEED_BITS = 128, 63
-"""Number of bits of a key, and of a torch seed."""
+"""Number of bits of a key, and number of bits of a torch seed."""
 
 
 def stream_key(*parts: object) -> int:
@@ -42,8 +42,8 @@ def stream_key(*parts: object) -> int:
 def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
     """The keys of ``samples`` texts for each prompt, prompt by prompt.
 
-    A key depends on seed, sample and content of the prompt, not on its index. So it stays the same if prompts are
-    added, removed or reordered. Equal prompts get different keys.
+    A key depends on the seed, the sample's number and the content of the prompt, but not on the prompt's index. So it
+    stays the same if prompts are added, removed or reordered. Equal prompts get different keys.
 
     ``contents`` has the tokens of each prompt, and its auxiliary text or None.
     """
@@ -67,17 +67,17 @@ def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
 
 
 class RowSampler(LogitsProcessor):
-    """Samples each row's token and rules out all others, so that ``generate`` chooses this token.
+    """Samples each row's token and excludes all other tokens, so that ``generate`` chooses the sampled token.
 
-    It must be the last processor, after temperature, top-k, top-p and others. Each row has ``begin`` tokens before the
-    first new one.
+    It must be the last processor, after temperature, top-k, top-p and all others. Each row has ``begin`` tokens before
+    its first new token.
     """
 
     def __init__(self, uniform: Float[Tensor, "B T"], begin: int) -> None:
         self.uniform, self.begin = uniform, begin
 
     def __call__(self, input_ids: Int[Tensor, "B L"], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """Zero at the sampled token, -inf elsewhere; rows without any possible token are unchanged."""
+        """Zero at the sampled token and -inf elsewhere. Rows without any possible token are unchanged."""
         step = input_ids.shape[1] - self.begin
         drawn = drawn_at(scores, self.uniform[:, step])
         alone = torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
@@ -88,8 +88,8 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as in transformers, with a random stream per row.
 
-    ``generate`` accepts an instance as ``custom_generate``. Without numbers it is greedy. A streamer receives each new
-    token, without the prompt.
+    ``generate`` accepts an instance as ``custom_generate``. Without random numbers it is greedy. A streamer receives
+    each new token, but not the prompt.
     """
 
     uniform: Float[Tensor, "B T"] | None
@@ -104,7 +104,7 @@ class RowwiseLoop:
         generation_config: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Runs the loop; ``generate`` calls it instead of its own."""
+        """Runs the loop. ``generate`` calls it instead of its own loop."""
         if self.uniform is not None:
             sampler = RowSampler(self.uniform, input_ids.shape[1])
             logits_processor = LogitsProcessorList([*logits_processor, sampler])
@@ -116,12 +116,12 @@ class RowwiseLoop:
 def rowwise_loop(
     uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
 ) -> RowwiseLoop | SpeculativeLoop:
-    """The loop that samples each row with its own numbers, with or without speculative decoding (``drafting``)."""
+    """The loop that samples each row with its own numbers. With ``drafting`` it uses speculative decoding."""
     if drafting is None:
         return RowwiseLoop(uniform, streamer)
     return SpeculativeLoop(drafting, uniform, streamer)
 
 
 def batch_seed(keys: Sequence[int]) -> int:
-    """Seed of torch's generator for a batch, for sampling without row streams (beams, an assistant, classes)."""
+    """Seed of torch's generator for a batch. It is for sampling without row streams (beams, an assistant, classes)."""
     return stream_key(*keys) >> (KEY_BITS - SEED_BITS)

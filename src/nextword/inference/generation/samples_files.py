@@ -1,4 +1,4 @@
-"""Lines of samples files (docs/file-formats.md), and samples files while they are being written."""
+"""Lines of samples files (docs/file-formats.md), and samples files that are still being written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sample_line(
     token_ids: Sequence[int],
     columns: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The line of a text; ``columns`` are added after the standard columns."""
+    """The line of a text in a samples file. The standard columns come first, then ``columns``."""
     shown = prompt.context[prompt.start :]
     read = prompt.text if prompt.source is None else prompt.source
     beside = {"source": prompt.source, "auxiliary": prompt.auxiliary}
@@ -61,16 +61,16 @@ def target_columns(target: TokenPair, log_probs: Tensor) -> dict[str, Any]:
 
 
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    """Decodes ids, special tokens included; incomplete characters become U+FFFD."""
+    """Decodes ids, including special tokens. Incomplete characters become U+FFFD."""
     text = tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return str(text)
 
 
-# -- A samples file that is written line by line and resumes after it was interrupted, whenever that was.
+# -- A samples file that is written line by line, so that an interrupted run resumes.
 #
-# Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
-# it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
-# are there, the samples file is made of them, in the order of the prompts, and takes its place as a whole.
+# During writing there is a file ``NAME.jsonl.partial``. Its first line has the settings of the run. Each further line
+# is a finished text. If a line is truncated, it is dropped, and its text is generated again. After the last text, the
+# samples file is made from the lines, in the order of the prompts, and is moved to ``NAME.jsonl`` as a whole.
 
 RUN = "run"
 """Key of the first line of a samples file, which has the settings of all its texts."""
@@ -80,10 +80,10 @@ class UnfinishedSamples:
     """A samples file that is not finished.
 
     Attributes:
-        random: Random state after the last written text; None if not kept.
+        random: Random state after the last generated text; None if it is not stored.
 
     Raises:
-        ValueError: If the file is of another run (the message names the differences) or was not written by nextword.
+        ValueError: If the file is of another run (the message names the differences), or nextword did not write it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
@@ -98,7 +98,7 @@ class UnfinishedSamples:
         content = self.partial.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         head, *lines = whole.splitlines() or [b"{}"]
-        if not whole:  # killed before the first line was whole
+        if not whole:  # the process was killed before the first line was complete
             self.partial.unlink()
             return
         _expect_same(self.partial, json.loads(head), self.run)
@@ -120,13 +120,13 @@ class UnfinishedSamples:
         return ids
 
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]], random: Any = None) -> None:
-        """Appends finished texts, numbered by their line in the samples file.
+        """Appends finished texts, each with its line number in the samples file.
 
-        ``random`` is the random state after these texts, if later texts depend on it.
+        ``random`` is the random state after these texts. Give it if later texts depend on it.
         """
         new = {number: dict(line) for number, line in lines if number not in self._lines}
         rows: list[list[Any]] = [[number, line] for number, line in new.items()]
-        if rows and random is not None:  # with the last of them: a line is there as a whole or not at all
+        if rows and random is not None:  # in the line of the last text, so that both are stored or neither
             rows[-1].append(random)
         written = "".join(f"{_json(row)}\n" for row in rows)
         with disk_full_explained(self.path):
@@ -137,7 +137,7 @@ class UnfinishedSamples:
         self._lines |= new
 
     def finish(self, **more: Any) -> None:
-        """Writes the final samples file, with ``more`` columns in its first line."""
+        """Writes the final samples file. The columns ``more`` are in its first line."""
         lines = [self._lines[number] for number in sorted(self._lines)]
         lines[:1] = [{**first, **more} for first in lines[:1]]
         write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
@@ -148,8 +148,8 @@ class PartialSamples(UnfinishedSamples):
     """The samples file of one pass, finished or not.
 
     Raises:
-        ValueError: If the file or its unfinished version is of another run (the message names the differences) or was
-            not written by nextword.
+        ValueError: If the file or its unfinished version is of another run (the message names the differences), or if
+            nextword did not write it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from nextword.settings.specs import read_term
 
 
 class Decoding(Settings):
-    """A decoding strategy. The short form is a string; sampling takes a temperature as the last argument.
+    """A decoding strategy. Its short form is a string; for sampling, the last argument is the temperature.
 
     >>> Decoding.model_validate("top-k:3").title, Decoding.model_validate("sample:0.7").title
     ('top-k 3', 'sample, temperature 0.7')
@@ -96,7 +96,7 @@ def _read(text: str) -> dict[str, Any]:
     usage, read = _SHORT[name]
     try:
         return read(*arguments)
-    except (TypeError, ValueError):  # too few or too many; no numbers
+    except (TypeError, ValueError):  # too few or too many arguments, or arguments that are not numbers
         raise ValueError(f"'{text}' is not valid for {usage}") from None
 
 

@@ -1,4 +1,4 @@
-"""Shows a text in the terminal while it is generated, coloured by the head's component of each token."""
+"""Shows a text in the terminal during generation. The colour of a token shows the component of the head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
     """Shows the prompt and the text of a run with one row.
 
     Greedy search and sampling are shown token by token. Texts of beam search, an assistant or drafts are shown when
-    finished; their components are computed in one more pass.
+    they are finished; one more pass then computes their components.
     """
     (one,), model = run.passes, run.opened.model
     if not run.opened.has_encoder:
@@ -47,7 +47,7 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
 
 
 def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
-    """Prompt and text together, as shown in a terminal; for an encoder-decoder model only the text."""
+    """Prompt and text together, as a terminal shows them. For an encoder-decoder model only the text."""
     prompt = text.row.prompt
     pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
     written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
@@ -55,7 +55,7 @@ def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
 
 
 def _before(opened: OpenedModel, prompt: Prompt) -> list[int]:
-    # tokens that the text continues after
+    # the tokens before the text in the decoder
     return [] if opened.has_encoder else list(prompt.context)
 
 
@@ -72,15 +72,15 @@ def _show_finished(run: GenerationRun, screen: ColouredText) -> None:
     screen.end(list(shares))
 
 
-# -- A text token by token, and the component of the head that each token came from, as it is chosen.
+# -- A text token by token, as it is generated, with the component of the head for each token.
 
 Show = Callable[[str, int | None], None]
 """Function that receives a piece of text and the component (from 0) with the largest share of its last token's
-probability; None if not computed, or if the head has one component."""
+probability. The component is None if it was not computed, or if the head has only one component."""
 
 
 def strongest(shares: Sequence[float]) -> int:
-    """Index of the largest share, the first of equal ones.
+    """Index of the largest share. Among equal shares it is the first.
 
     >>> strongest([0.2, 0.5, 0.5])
     1
@@ -89,7 +89,7 @@ def strongest(shares: Sequence[float]) -> int:
 
 
 class TextPieces:
-    """The text that each further token adds; a character of several tokens is added with its last token.
+    """The text that each further token adds. A character of several tokens is added with its last token.
 
     ``before`` has the preceding tokens, because some tokenizers decode the first token of a text without its space.
     """
@@ -100,7 +100,7 @@ class TextPieces:
         self._before, self._shown = 0, len(self._ids)
 
     def add(self, token: int) -> str:
-        """The text that the token adds; empty while a character is incomplete."""
+        """The text that the token adds. It is empty while a character is incomplete."""
         self._ids.append(token)
         return self._rest(False)
 
@@ -109,7 +109,7 @@ class TextPieces:
         return self._rest(True)
 
     def _rest(self, is_last: bool) -> str:
-        # tokens since the last piece but one: a long text costs no more a token than a short one
+        # decodes only from the last piece but one, so that a token takes the same time in a long text
         before = self._decoded(self._ids[self._before : self._shown])
         now = self._decoded(self._ids[self._before :])
         if len(now) <= len(before) or (now.endswith("\N{REPLACEMENT CHARACTER}") and not is_last):
@@ -124,7 +124,7 @@ class TextPieces:
 class SourceStreamer(BaseStreamer):
     """A streamer for ``generate`` that shows each token of one row.
 
-    End tokens are not shown; ``source`` returns the component of the latest token.
+    End tokens are not shown. ``source`` returns the component of the latest token.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SourceStreamer(BaseStreamer):
 class LatestDistribution:
     """The latest distribution of a head, captured by a hook during generation.
 
-    The component of a token is computed from the product with the output embedding, which takes a large part of a step.
+    To find a token's component, the product with the output embedding is needed, which takes a large part of a step.
     So the hook computes this product once, for ``generate`` and for the component.
 
     Attributes:
@@ -167,13 +167,13 @@ class LatestDistribution:
         self._handle: Any = None
 
     def source(self, token: int) -> int | None:
-        """Component with the largest share of the token's probability; None for a head with one component."""
+        """Component with the largest share of the token's probability. None if the head has one component."""
         if self._latest is None or self._handle is None:
             return None
         ids = torch.full((len(self._latest), 1), token, device=self._latest.device)
         shares = {name: float(share[-1]) for name, share in self._latest.sources(ids).items()}
         self.names = tuple(shares)
-        if len(shares) == 1:  # there is nothing to tell, so no further token is asked about
+        if len(shares) == 1:  # with one component there is nothing to show, so later tokens are not computed
             self._stop()
             return None
         return strongest(list(shares.values()))
@@ -188,7 +188,7 @@ class LatestDistribution:
         """Captures the head's distributions in this block."""
 
         def see(head: Any, inputs: Any, distribution: NextToken) -> NextToken:
-            # not before it is known that there are several components: of one, nothing is asked
+            # only once it is known that there are several components
             self._latest = distribution.computed() if self.names else distribution
             return self._latest
 
@@ -199,11 +199,11 @@ class LatestDistribution:
             self._stop()
 
 
-# -- A text on a terminal, each token in the colour of the component that gave most of its probability.
+# -- A text on a terminal, with each token in the colour of the component with the largest share of its probability.
 
 COLOURS = ("default", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00")
-"""Colours of the components in order, from the colour-blind safe palette of Okabe and Ito (2008), readable on black and
-white. The first component, usually the vocabulary, has no colour."""
+"""Colours of the components in order, from the colour-blind safe palette of Okabe and Ito (2008). They are readable on
+black and on white. The first component, usually the vocabulary, has no colour."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters that would affect the terminal, except line ends and tabs."""
@@ -212,7 +212,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class ColouredText:
     """Prints each new piece of a text immediately, and a legend at the end.
 
-    Colours are off if the console is not a terminal or NO_COLOR is set.
+    Without a terminal, or if NO_COLOR is set, there are no colours.
     """
 
     def __init__(self, console: Console) -> None:
@@ -225,7 +225,7 @@ class ColouredText:
             self._print(piece, "" if component is None else COLOURS[component % len(COLOURS)])
 
     def prompt(self, text: str) -> None:
-        """Prints the prompt, dimmer than the generated text."""
+        """Prints the prompt in a dimmer colour than the generated text."""
         self._print(text, "dim")
 
     def end(self, names: Sequence[str] = ()) -> None:

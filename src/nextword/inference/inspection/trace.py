@@ -1,4 +1,4 @@
-"""A trace: the predictions of a model at every token of a text, as JSON, table or page."""
+"""A trace: the predictions of a model for every token of a text, as JSON, a table or an HTML page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HEIGHT = 720
 
 
 class Trace(TraceRecord):
-    """The predictions of a model at every token of a text; made by ``nextword.trace``.
+    """The predictions of a model for every token of a text; made by ``nextword.trace``.
 
-    Its columns have one entry for each predicted token: ``trace.tokens.log_prob[i]`` is about the token
-    ``trace.texts["text"].ids[trace.first + i]``. A notebook shows it as a page.
+    Each column has one entry for each predicted token: ``trace.tokens.log_prob[i]`` is about the token
+    ``trace.texts["text"].ids[trace.first + i]``. A notebook shows a trace as a page.
     """
 
     def __repr__(self) -> str:
@@ -35,10 +35,10 @@ class Trace(TraceRecord):
     def to_json(self, path: str | Path) -> None: ...
 
     def to_json(self, path: str | Path | None = None) -> str | None:
-        """The trace as JSON, which ``load`` reads; docs/file-formats.md explains the keys.
+        """The trace as JSON, which ``load`` reads. ``docs/file-formats.md`` explains the keys.
 
         Args:
-            path: File to write. Then the result is None; without a path the JSON text is returned.
+            path: File to write; the result is then None. Without a path the method returns the JSON text.
         """
         text = self.model_dump_json()
         if path is None:
@@ -56,7 +56,7 @@ class Trace(TraceRecord):
         """The trace as one self-contained HTML page.
 
         Args:
-            path: File to write. Then the result is None; without a path the page is returned.
+            path: File to write; the result is then None. Without a path the method returns the page.
         """
         from nextword.results.report.inspection_page import trace_page
 
@@ -69,10 +69,10 @@ class Trace(TraceRecord):
     def to_pandas(self) -> pd.DataFrame:
         """The trace as a table with one row per predicted token.
 
-        Columns: ``index`` (its position in the text), ``id``, ``token`` (as the vocabulary shows it), ``piece`` (what
-        it adds to the text), ``log_prob``, ``rank``, ``entropy``, for each component ``share COMPONENT`` and, where it
-        points at positions, ``positions COMPONENT`` (pairs of a position and its share), and ``candidates`` (pairs of a
-        token and its log-probability).
+        Columns: ``index`` (position in the text), ``id``, ``token`` (as in the vocabulary), ``piece`` (the text that
+        the token adds), ``log_prob``, ``rank``, ``entropy`` and ``candidates`` (pairs of a token and its
+        log-probability). Each component has a column ``share COMPONENT``. If the component points at positions, it also
+        has a column ``positions COMPONENT`` (pairs of a position and its share).
         """
         import pandas as pd
 
@@ -99,7 +99,7 @@ class Trace(TraceRecord):
         return pd.DataFrame(columns)
 
     def _repr_html_(self) -> str:
-        """The page in a frame, which keeps its styles and scripts separate from the notebook's."""
+        """The page in an HTML frame, which separates its styles and scripts from the notebook's."""
         page = html.escape(self.to_html(), quote=True)
         style = f"width: 100%; height: {_HEIGHT}px; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'

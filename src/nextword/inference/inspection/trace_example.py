@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 DECIMALS = 4
-"""Decimals of nats and shares; 0.0001 nats change a probability by a factor of 1.0001."""
+"""Decimals of nats and shares. A difference of 0.0001 nats changes a probability by a factor of 1.0001."""
 
 
 def trace(
@@ -58,27 +58,27 @@ def trace(
     positions: int = 8,
     **generation: Any,
 ) -> Trace:
-    """The predictions of a model at every token of a text: probability, alternatives, and attribution.
+    """The predictions of a model for every token of a text: probability, alternatives, and attribution.
 
-    A text longer than the model's window is read in windows that overlap by half, as ``window`` of the trace states.
+    A text longer than the model's window is read in windows that overlap by half; ``window`` of the trace has the size.
 
     Args:
-        model: A model of nextword or transformers (used with the head ``softmax`` and not changed), or its folder or
-            hub name. A model with a conditioner is given as a folder or as an ``OpenedModel`` with two tokenizers.
+        model: A model of nextword or transformers, or its folder or hub name. A transformers model is used with the
+            head ``softmax`` and is not changed. Give a model with a conditioner as a folder, or as an ``OpenedModel``.
         tokenizer: Tokenizer of the model; None if ``model`` includes it.
         text: Text whose tokens are predicted. None: the model generates a text after the prompt or source.
-        prompt: Text before it, which is read but not predicted.
+        prompt: Text before ``text``. The model reads it, but its tokens are not in the trace.
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model.
         candidates: Number of most probable tokens listed at each position.
-        positions: Number of positions of the text or source listed, for each component that points at positions.
+        positions: Number of positions of the text or source to list for each component that points at positions.
         **generation: Arguments of ``generate``, if ``text`` is None.
 
     Returns:
         The trace, with ``to_pandas()``, ``to_json(path)`` and ``to_html(path)``; a notebook displays it as a page.
 
     Raises:
-        ValueError: If the text is empty or too long for an encoder-decoder model, the tokenizer has no offsets, an
+        ValueError: If the text is empty or is too long for an encoder-decoder model, the tokenizer has no offsets, an
             input of the model is missing, or a number is out of range.
 
     Examples:
@@ -126,8 +126,8 @@ def traced(
 ) -> Trace:
     """The trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
-    The model is in evaluation mode; ``drafts`` are those made while the target was generated. Errors are those of
-    ``trace``.
+    ``drafts`` are the drafts that were made while the model generated the target. The model is in evaluation mode. The
+    function raises the errors of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -159,7 +159,7 @@ def traced(
 def _texts(
     opened: OpenedModel, encoded: EncodedExample, pieces: list[str], inputs: Mapping[str, Any]
 ) -> dict[Role, TracedText]:
-    # what the model read and predicted: its own text first, then what it reads beside it
+    # the texts that the model read and predicted: first its own text, then its source or auxiliary text
     example = encoded.example
     read = example.source if opened.has_encoder else example.prompt
     before = TracedText(ids=encoded.context, pieces=pieces_of_spans(read or "", encoded.context_spans))
@@ -171,7 +171,7 @@ def _texts(
         return {"text": text}
     tokenizer: Any = opened.tokenizer
     made = tokenizer(example.auxiliary, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    # what the encoder cut off cannot be pointed at
+    # no component can point at tokens that the encoder cut off
     count = inputs["source_ids"].shape[1] if "source_ids" in inputs else len(made["input_ids"])
     shown = TracedText(
         ids=list(made["input_ids"])[:count], pieces=pieces_of_spans(example.auxiliary, made["offset_mapping"])[:count]
@@ -181,7 +181,7 @@ def _texts(
 
 def _columns(facts: TokenFacts) -> TracedTokens:
     best = facts.candidates
-    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is not a candidate
+    counts = np.isfinite(best.log_prob).sum(1)  # a token with probability 0 is not a candidate
     return TracedTokens(
         log_prob=_rounded(facts.log_prob),
         rank=facts.rank.tolist(),
@@ -214,7 +214,7 @@ def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[S
     return {token: token_label(tokenizer, token) for token in sorted({token for row in rows for token in row})}
 
 
-# -- A text that the model writes itself after a prompt or a source, as tokens that can be asked about.
+# -- A text that the model generates after a prompt or from a source.
 
 
 def written_example(
@@ -242,14 +242,14 @@ def written_example(
     return encoded, pieces, [] if drafting is None else drafting.verified
 
 
-# -- A text that is longer than its model can see: windows that overlap by half.
+# -- A text that is longer than the model's window: the model reads it in windows that overlap by half.
 
 
 def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
-    """The window of an example: the whole example if it is short enough.
+    """The window of an example: the whole example if the model can read it at once.
 
     Raises:
-        ValueError: If the target is too long for an encoder-decoder model, which reads it as a whole.
+        ValueError: If the target is too long for an encoder-decoder model, which reads a target only as a whole.
     """
     limit = opened.longest
     read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
@@ -263,7 +263,7 @@ def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
     return ScoringWindow(limit, max(1, limit // 2), opened.model.next_word_head.looks_back)
 
 
-# -- What stands around tokens that were retrieved from a store, as a text that positions can point into.
+# -- The tokens around those that were retrieved from a datastore. They form a text with positions to point at.
 
 AROUND = 24
 """Number of tokens shown before and after a retrieved token."""
@@ -272,8 +272,8 @@ AROUND = 24
 def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
     """Excerpts of the datastores around retrieved tokens, and the facts with positions in these excerpts.
 
-    Adjacent excerpts are joined. Each begins with a placeholder token whose text names the document, its first token
-    and, if there are several, the datastore. Without retrieved tokens there are no excerpts.
+    Adjacent excerpts are joined. Each excerpt begins with a placeholder token, whose text names the document and its
+    first token and, if there are several, the datastore. If no tokens were retrieved, the excerpts are None.
     """
     stored = {name: of for name, of in facts.positions.items() if of.documents is not None}
     read, start = opened.model.next_word_head.stored_texts(), start_id(opened.tokenizer)
@@ -318,15 +318,15 @@ def _moved(of: TopPositions, index: dict[tuple[int, int], int]) -> TopPositions:
     return TopPositions(at, of.share)
 
 
-# -- Which part of a text each of its tokens stands for: pieces that make the text when they are joined.
+# -- The piece of text that each token stands for. All pieces together are the text.
 
 
 def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     """The piece of text of each token, from its character span; (-1, -1) is a special token.
 
-    A piece begins where the previous one ends: a space outside all spans belongs to the next token, at the end of the
-    text to the last one. If several tokens form one character, the first has the character and the others are empty.
-    Special tokens are empty too.
+    A piece begins where the previous piece ends. So a space outside all spans belongs to the next token, or at the end
+    of the text to the last token. If several tokens form one character, the first token gets the character and the
+    others get an empty piece. Special tokens get an empty piece too.
 
     >>> pieces_of_spans("the king 🙂 ", [(-1, -1), (0, 3), (4, 8), (9, 10), (9, 10), (-1, -1)])
     ['', 'the', ' king', ' 🙂 ', '', '']
@@ -356,7 +356,7 @@ def pieces_of_ids(tokenizer: Any, ids: Sequence[int], before: Sequence[int] = ()
     done, first = len(decoded(0)), 0
     for at in range(len(ids)):
         text = decoded(at + 1)
-        # a character is whole when all of its bytes are there; it belongs to the first of them
+        # a character is complete once all of its bytes are there; it then belongs to the token of its first byte
         if at + 1 < len(ids) and not whole.startswith(text):
             continue
         pieces[first], done, first = text[done:], max(done, len(text)), at + 1

@@ -1,4 +1,4 @@
-"""Breakdowns of scores by groups of tokens; each token of a text is in one group."""
+"""Breakdowns of scores by groups of tokens. In each breakdown a token is in one group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL = "special tokens"
 
 
 class Breakdown(ABC):
-    """Assigns tokens to groups, from the text only, without a model. Records have its ``key``, such as "frequency"."""
+    """Assigns tokens to groups by the text only, without a model. Records use its ``key``, such as "frequency"."""
 
     key: str
     title: str
@@ -25,10 +25,10 @@ class Breakdown(ABC):
 
     @abstractmethod
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The number of each token's group; values of special tokens are ignored."""
+        """The number of each token's group. For special tokens the number is ignored."""
 
     def codes(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token, with special tokens in the last group."""
+        """The group of each token. Special tokens are in the last group."""
         return np.where(text.is_special, len(self.groups), self.group_of(text))
 
     @property
@@ -37,11 +37,11 @@ class Breakdown(ABC):
         return (*self.groups, SPECIAL)
 
 
-# -- Tokens inside and outside of spans that are copied.
+# -- Tokens inside and outside copied spans.
 
 
 class CopiedSpans(Breakdown):
-    """Whether a token is part of an n-gram that occurred before in the model's input."""
+    """Whether a token is part of an n-gram that occurred earlier in the model's input."""
 
     key = "copied"
     title = "Copied spans"
@@ -65,19 +65,19 @@ class CopiedSpans(Breakdown):
         copied = np.zeros(len(found), dtype=bool)
         for group, begins in self._copied_begins(text):
             ends = np.concatenate([np.zeros(self.n - 1, dtype=bool), begins])
-            # a copied n-gram that ends at this position or one of the n - 1 after it has this token in it, and, but for
-            # the last of these positions, the token before it too
+            # A copied n-gram contains this token if it ends at this position or at one of the next n - 1. It contains
+            # the token before as well, unless it ends at the last of these positions.
             copied |= _any_of_next(ends, self.n)
             found[_any_of_next(ends, self.n - 1)] = group
         return np.where(copied & (found == 0), 1, found)[begin:]
 
     def _copied_begins(self, text: ScoredText) -> Iterator[tuple[int, Bool[np.ndarray, "_K"]]]:
-        """By group, where copied n-grams begin in prompt and text; groups with precedence are last."""
+        """The positions at which copied n-grams begin in prompt and text, by group. Later groups take precedence."""
         stream = np.concatenate([text.prompt, text.target])
         if len(stream) < self.n:
             return
         others = [(group, text.copied_from.get(name, stream[:0])) for group, name in ((4, "auxiliary"), (3, "source"))]
-        # numbers that no token has keep n-grams from reaching over from one text into the next
+        # numbers that are not tokens separate the texts, so that no n-gram contains tokens of two texts
         parts = [np.append(other, -group) for group, other in others]
         keys = ngram_keys(np.concatenate([*parts, stream]), self.n)
         first = len(parts[0]) + len(parts[1])
@@ -89,7 +89,7 @@ class CopiedSpans(Breakdown):
 
 
 def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray, "M"]:
-    """Whether any of the next ``positions`` positions, from each one, is true.
+    """Whether any of the next ``positions`` positions is true, for each position.
 
     >>> _any_of_next(np.array([False, False, True, False]), 2).tolist()
     [False, True, True, False]
@@ -100,11 +100,11 @@ def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray
     return found
 
 
-# -- New tokens, and those that the model has read before.
+# -- New tokens, and tokens that the model has read before.
 
 
 class NewAndRepeated(Breakdown):
-    """Whether the same token occurred before in the model's input."""
+    """Whether the same token occurred earlier in the model's input."""
 
     key = "repetition"
     title = "New and repeated tokens"
@@ -133,14 +133,14 @@ class NewAndRepeated(Breakdown):
 
 
 class FrequencyBands(Breakdown):
-    """The frequency groups of F2-Softmax (Choi et al., 2020), figure 2, by token counts of a ``source``."""
+    """The frequency groups of F2-Softmax (Choi et al., 2020, figure 2), by the token counts of a ``source``."""
 
     key = "frequency"
     title = "Frequent and rare tokens"
     groups = (*NAMES, "never counted")
 
     def __init__(self, counts: Int[np.ndarray, "V"], source: str) -> None:
-        # bytes: it travels to other processes with every chunk of texts
+        # one byte per token, because the array is sent to other processes with every chunk of texts
         self._groups = np.where(counts > 0, frequency_groups(counts), len(NAMES)).astype(np.int8)
         ends = ", ".join(f"{100 * end:g}" for end in BOUNDARIES)
         self.meaning = (
@@ -149,7 +149,7 @@ class FrequencyBands(Breakdown):
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token; ids beyond the counts have count 0."""
+        """The group of each token. Ids beyond the counts have the count 0."""
         known = np.append(self._groups, np.int8(len(NAMES)))
         found: Int[np.ndarray, "T"] = known[np.minimum(text.target, len(self._groups))]
         return found
@@ -176,11 +176,11 @@ class TextPosition(Breakdown):
         return np.searchsorted(np.array(ENDS), np.arange(1, len(text.target) + 1))
 
 
-# -- Where the same token, or the same n-gram, stood before.
+# -- Earlier occurrences of the same token or n-gram.
 
 
 def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-    """The last earlier position with an equal key; -1 if there is none.
+    """The last earlier position with an equal key, or -1 if there is none.
 
     >>> previous(np.array([7, 8, 7, 7])).tolist()
     [-1, -1, 0, 2]
@@ -193,7 +193,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """A number for the n-gram at each position; equal n-grams have equal numbers.
+    """A number for the n-gram at each position. Equal n-grams have equal numbers.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]
@@ -201,7 +201,7 @@ def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
     keys = np.unique(ids, return_inverse=True)[1].astype(np.int64)
     single, size = keys, int(keys.max(initial=0)) + 1
     for step in range(1, n):
-        # numbered anew after each token, so that no product leaves 64 bits
+        # numbers are assigned again after each token, so that no product exceeds 64 bits
         longer = keys[:-1] * size + single[step:]
         keys = np.unique(longer, return_inverse=True)[1].astype(np.int64)
     return keys

@@ -63,20 +63,20 @@ def calibrate(  # noqa: PLR0913  (its options)
 ) -> CalibrationResults:
     """Chooses the settings of a head that make held-out texts most likely, in one pass and without training.
 
-    For ``cache``: temperature and weight, or softmax and cache jointly normalised. For ``knn``: the same with
-    ``mix=fixed``, only the temperature with ``mix=joint``. For ``ngram``: the shares of its matches. If the 95 %
-    interval of the gain includes 0, the weight is set to 0, so that the model predicts as without the head.
-    (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is False.)
+    For ``cache`` it chooses the temperature and weight, or joint normalisation of softmax and cache. For ``knn`` it
+    chooses the temperature, and with ``mix=fixed`` also the weight. For ``ngram`` it chooses the shares of its matches.
+    If the 95 % interval of the gain includes 0, the weight is set to 0, so that the model predicts as without the head.
+    With ``mix=joint`` there is no weight: the best temperature is set, and ``helps`` is False.
 
     Args:
-        model: A model with such a head, or its folder; its current settings do not matter.
-        texts: One held-out text or several, neither training nor test data; each is read separately. Or rows of token
-            ids, for a decoder-only model in memory without a tokenizer: each row is one pass, and all tokens but its
-            first are scored.
+        model: A model with one of these heads, or its folder. The head's current settings do not matter.
+        texts: One held-out text or several, from neither training nor test data; each is read separately. For a
+            decoder-only model in memory also rows of token ids, without a tokenizer: the model reads each row in one
+            pass, and all tokens but the first are scored.
         tokenizer: Tokenizer of the model; None for a folder, which has its own, and for token ids.
-        window: Number of tokens that the model sees at once; None: its positions, at most 4,096. Not for token ids.
-        stride: Number of new tokens that each window after the first scores; None: half of the window. Not for token
-            ids.
+        window: Number of tokens that the model sees at once. None: the model's number of positions, at most 4,096. Not
+            for token ids.
+        stride: Number of new tokens that each window after the first scores. None: half the window. Not for token ids.
         batch_size: Windows, or rows of token ids, per forward pass.
         limit: Number of tokens to read from the beginning of the texts; None: all. Not for token ids.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
@@ -85,12 +85,12 @@ def calibrate(  # noqa: PLR0913  (its options)
 
     Returns:
         The chosen ``settings``, the gain in nats per token with its interval, and the curve. The interval is a
-        bootstrap over blocks of neighbouring tokens. Because settings are fitted and evaluated on the same tokens, the
-        gain is too large by about 1 / tokens nats.
+        bootstrap over blocks of neighbouring tokens. The gain is too large by about 1 / tokens nats, because the
+        settings are chosen and measured on the same tokens.
 
     Raises:
-        ValueError: If the head has no settings to choose, there is no text, the model does not support a text, or a
-            text is in the n-gram index of the head.
+        ValueError: If the head has no settings to choose, there is no text, the model does not support a text, or the
+            head's n-gram index contains a text.
 
     Examples:
         >>> import nextword as nw
@@ -153,7 +153,7 @@ def calibrate_on_texts(
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError if a text is in the head's n-gram index, where its matches would get too large shares."""
+    """Raises ValueError if a text is in the head's n-gram index, because its matches would get too large shares."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -178,7 +178,7 @@ def asking(
     return ask
 
 
-# -- Rows of tokens that a model reads whole, such as those whose states are stored.
+# -- Rows of tokens that the model reads in one pass, for instance rows whose states are stored.
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class HeldRows:
 
     Attributes:
         ids: Token ids of each row.
-        labels: The same ids, with -100 for tokens that are not targets; the first token of a row never is one.
+        labels: The same ids, with -100 for tokens that are not targets. The first token of a row is not a target.
         data: Names of the rows' sources.
     """
 
@@ -196,7 +196,7 @@ class HeldRows:
     data: list[str]
 
     def first(self, tokens: int) -> HeldRows:
-        """The first rows, with so many targets at most."""
+        """The first rows, with at most this number of targets."""
         labels: list[list[int]] = []
         for row in self.labels:
             if tokens <= 0:
@@ -211,7 +211,7 @@ class HeldRows:
 
 
 def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | None = None) -> CalibrationResults:
-    """As ``calibrate_on_texts``, for rows of tokens, each read in one piece."""
+    """Does what ``calibrate_on_texts`` does, for rows of tokens, each read in one pass."""
     model, pairs = opened.model, list(zip(rows.ids, rows.labels, strict=True))
 
     def ask() -> None:
@@ -225,7 +225,7 @@ def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | 
     return chosen(model, ask, name=opened.name, data=rows.data)
 
 
-# -- The settings under which held-out tokens are most likely, and what they gain.
+# -- The settings that make held-out tokens most likely, and the gain.
 
 
 def chosen(
@@ -280,8 +280,7 @@ def chosen(
 def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -> OnePass:
     """Calls ``ask`` once, and passes every token that it scores to the head's calibration.
 
-    So any function that scores held-out tokens works: windows of a text, targets after prompts or sources. The model
-    has its own head again afterwards.
+    So ``ask`` can be any function that scores held-out tokens. Afterwards the model has its own head again.
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))
@@ -289,7 +288,7 @@ def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -
         try:
             ask()
         finally:
-            del head.forward  # that of its class again
+            del head.forward  # now ``forward`` is the method of the class again
     return reading
 
 
@@ -315,7 +314,7 @@ def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 
 
-# -- One pass over held-out tokens, made by whatever asks a model for their log-probabilities.
+# -- One pass over held-out tokens, in which the caller asks the model for their log-probabilities.
 
 FEWEST_BLOCKS = 20
 """Minimum number of blocks for an interval."""
@@ -325,7 +324,7 @@ LONGEST_BLOCK = 256
 
 
 class OnePass:
-    """A head for one pass, which passes each scored token to ``calibration`` and keeps their order."""
+    """One pass of a head: it passes each scored token to ``calibration`` and records the order of the tokens."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
@@ -333,7 +332,7 @@ class OnePass:
         self._count = 0
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Log-probabilities without the head's part; statistics are kept."""
+        """Log-probabilities without the head's contribution; the pass keeps its statistics."""
         row = context.row.repeat_interleave(ids.shape[1]).cpu().numpy()
         self._sequences.append(row + self._count)
         self._count += context.layout.batch_size
@@ -342,7 +341,7 @@ class OnePass:
     def blocks(self) -> tuple[Int[np.ndarray, "N"], int]:
         """The block of each token, and the maximum number of tokens per block.
 
-        A block is neighbours of one sequence.
+        A block consists of neighbouring tokens of one sequence.
         """
         sequence = np.concatenate([np.zeros(0, dtype=np.int64), *self._sequences])
         size = min(LONGEST_BLOCK, max(1, len(sequence) // FEWEST_BLOCKS))
@@ -352,7 +351,7 @@ class OnePass:
 
 
 class _AskedOnce(NextToken):
-    # answers ``log_prob``, and is then read
+    # a distribution that allows one call of ``log_prob``, which passes the tokens to the calibration
     def __init__(self, context: Context, reading: OnePass) -> None:
         self._context, self._reading = context, reading
         self.device, self.vocab_size = context.states.device, context.vocabulary.size
@@ -371,7 +370,7 @@ class _AskedOnce(NextToken):
     map = shared = _log_probs = _log_prob = _log_sources = _nothing_else
 
 
-# -- What was chosen, as a record.
+# -- The record of a calibration.
 
 
 class TriedSetting(Record):
@@ -397,25 +396,25 @@ class CalibrationResults(Record):
     tokens: int = Field(ge=1)
     """Number of tokens read."""
     impossible: int = Field(default=0, ge=0)
-    """Number of tokens with probability 0, with or without the head's part; they are excluded."""
+    """Number of tokens with probability 0, with or without the head's contribution. They are excluded."""
     passes: int = Field(default=1, ge=1)
     """Number of passes over the text."""
     settings: dict[str, JsonValue]
-    """The chosen settings: ``best``, or if these do not help, settings with which the head adds nothing."""
+    """The chosen settings: ``best`` if it helps, otherwise settings with which the head adds nothing."""
     best: dict[str, JsonValue]
     """The settings that make the text most likely."""
     nll: float
     """Nats per token with the chosen settings."""
     nll_without: float
-    """Nats per token of the distribution that the head adds to, such as the softmax."""
+    """Nats per token of the distribution to which the head adds its contribution, such as the softmax."""
     gain: float
     """Gain of ``best``: ``nll_without`` minus the nats per token with ``best``."""
     low: float | None
-    """Lower end of the gain's 95 % interval, a paired bootstrap over blocks; None: too few tokens."""
+    """Lower end of the gain's 95 % interval, from a paired bootstrap over blocks; None if there are too few tokens."""
     high: float | None
-    """Upper end of this interval."""
+    """Upper end of the gain's interval."""
     block: int = Field(ge=1)
-    """Maximum number of tokens per block of neighbours in one text."""
+    """Maximum number of tokens per block. A block has neighbouring tokens of one text."""
     helps: bool
     """Whether the gain's interval is above 0."""
     seconds: float = Field(ge=0)

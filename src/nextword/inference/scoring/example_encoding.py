@@ -21,7 +21,7 @@ class Example:
 
     Attributes:
         text: Text whose tokens are predicted.
-        prompt: Text before it in the decoder, which is not predicted.
+        prompt: Text before ``text`` in the decoder. Its tokens are not predicted.
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model, such as a summary.
 
@@ -42,33 +42,33 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token ids, each with its character span; (-1, -1) for a special token."""
+    """Token ids, each with its character span. The span (-1, -1) is that of a special token."""
 
     ids: Int[np.ndarray, "N"]
     spans: Int[np.ndarray, "N 2"]
 
     @property
     def listed(self) -> tuple[list[int], list[Span]]:
-        """Ids and spans as lists, which take many times the memory."""
+        """Ids and spans as lists, which need many times the memory of the arrays."""
         return self.ids.tolist(), [(begin, end) for begin, end in self.spans.tolist()]
 
     @classmethod
     def joined(cls, *parts: Tokens) -> Tokens:
-        """Concatenates several."""
+        """Concatenates the tokens of several texts."""
         return cls(np.concatenate([one.ids for one in parts]), np.concatenate([one.spans for one in parts]))
 
     @classmethod
     def special(cls, *ids: int) -> Tokens:
-        """Special tokens, without characters."""
+        """Special tokens. They have no characters."""
         return cls(np.array(ids, dtype=np.int64), np.full((len(ids), 2), -1))
 
 
 @dataclass(frozen=True)
 class TokenizedExample(Example):
-    """An example for a decoder-only model whose tokens are known, such as the first ones of a longer text."""
+    """An example for a decoder-only model whose tokens are known, for instance the first tokens of a longer text."""
 
     tokens: Tokens = field(kw_only=True)
-    """Tokens of the text; no tokenizer cuts it anew."""
+    """Tokens of the text. The text is not tokenised again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class EncodedExample(TokenPair):
 
 
 def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
-    """Tokenises an example for a model; errors are those of ``example_tokens``."""
+    """Tokenises an example for a model. Errors are those of ``example_tokens``."""
     found = example_tokens(opened, example)
     context, context_spans = found.context.listed
     target, spans = found.target.listed
@@ -107,9 +107,9 @@ def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
 def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
     """Tokenises an example for a model into arrays, because a text may have millions of tokens.
 
-    The context of a decoder-only model is a start token and the prompt. The context of an encoder-decoder model is the
-    source; its target has the special tokens that its tokenizer adds to a text, and an end token. If a token would span
-    both prompt and text, they are encoded separately.
+    The context of a decoder-only model is a start token and the prompt. If a token would span both prompt and text,
+    they are tokenised separately. The context of an encoder-decoder model is the source. Its target has the special
+    tokens that the tokenizer adds to a text, and an end token.
 
     Raises:
         ValueError: If the tokenizer has no offsets, the text has no tokens, or an input of the model is missing.
@@ -162,7 +162,7 @@ def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
         *text,
         return_offsets_mapping=True,
         return_special_tokens_mask=True,
-        verbose=False,  # a text may be longer than the model: who asks says what to do then
+        verbose=False,  # no warning about texts longer than the model; the caller decides what to do with them
         **more,
     )
     spans = np.array(made["offset_mapping"], dtype=np.int64).reshape(-1, 2)
@@ -171,9 +171,9 @@ def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
 
 
 def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
-    """The tokens before and after a character; None for the second if a token spans this boundary."""
-    # What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
-    # the cut, a token of such a space alone may be of either side.
+    """The tokens before and after a character. The second is None if a token spans this boundary."""
+    # A tokenizer leaves some characters out of its spans, such as the space before a word. They count with the next
+    # token. If such a space at the boundary is a token of its own, the token may be on either side.
     ends = np.maximum.accumulate(joined.spans[:, 1])
     count = int(np.searchsorted(ends, cut, side="right"))
     beside = joined.spans[max(count - 1, 0) : count + 1]
@@ -185,7 +185,7 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
-    """Further model inputs for a batch of encoded examples: auxiliary texts, if the model has a conditioner."""
+    """Further model inputs for a batch of encoded examples. With a conditioner these are the auxiliary texts."""
 
     def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
         if opened.auxiliary_tokenizer is None:

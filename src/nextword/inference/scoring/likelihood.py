@@ -1,9 +1,9 @@
-"""Log-probabilities of given tokens; all other modules compute them with these functions.
+"""Log-probabilities of given tokens. All other modules compute them with the functions of this module.
 
-    texts -> spans: a target after its context, or what each window of a text reads
+    texts -> spans: a target after its context, or the tokens in each window of a text
     spans -> batches -> the distribution before every target token -> an answer for each span
 
-Used by scores, pages of tokens, tasks, calibration and the server's ``echo``.
+Scores, pages of tokens, tasks, calibration and the server's ``echo`` use it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 Inputs = Callable[[Sequence[Any]], Mapping[str, Any]]
-"""A function that makes further model inputs for a batch of spans, such as auxiliary texts."""
+"""A function that makes further model inputs for a batch of spans, for instance from auxiliary texts."""
 
 Reader = Callable[[Sequence[Any]], tuple[NextToken, Int[Tensor, "N"], Sequence[Any]]]
-"""A function from spans to the distribution before each of their N target tokens, these tokens, and the spans with
-targets; the model is in evaluation mode."""
+"""A function from spans to three results: the distribution before each of the N target tokens, these tokens, and the
+spans with targets. The model is in evaluation mode."""
 
 Question = Callable[[NextToken, Int[Tensor, "N"], Sequence[Any]], Sequence[Answer]]
-"""A function from the results of a reader to one answer per span."""
+"""A function from the three results of a reader to one answer per span."""
 
 BATCHES_SORTED = 32
 """Number of batches of windows that are sorted by length together, to reduce padding."""
@@ -50,8 +50,8 @@ class TokenPair(TargetSpan):
     """A target with its context.
 
     Attributes:
-        context: At least one token: start token and prompt, or the source of an encoder-decoder model.
-        target: Tokens to score; in generation the reference.
+        context: At least one token: a start token and the prompt, or the source of an encoder-decoder model.
+        target: Tokens to score. In generation the target is the reference.
         target_bytes: Number of UTF-8 bytes of the target's text.
     """
 
@@ -86,11 +86,11 @@ def text_answers(
     inputs: Inputs = no_inputs,
     progress: Progress | None = None,
 ) -> Iterator[list[Answer]]:
-    """Yields the answers for each text, in order: one answer per window with targets.
+    """Yields the answers for each text, in order, with one answer per window that has targets.
 
-    The model runs in evaluation mode without gradient, with ``batch_size`` windows per pass, also of several texts. If
-    its head looks back further than a window, texts are processed one by one, each with its own head cache. A text has
-    a ``context``, a ``target``, and for further ``inputs`` an ``example``.
+    The model runs in evaluation mode without gradient, with ``batch_size`` windows per pass. One pass may have windows
+    of several texts. If the head looks back further than a window, texts are processed one by one, each with its own
+    head cache. A text has a ``context``, a ``target``, and for further ``inputs`` an ``example``.
     """
     if not texts:
         return
@@ -130,11 +130,11 @@ def _in_pools(
     size: int,
     progress: Progress,
 ) -> Iterator[tuple[WindowSpan, Answer]]:
-    # each span that has targets, in order, with its answer; all together have ``size`` of them
+    # yields each span that has targets, in order, with its answer; ``size`` is the number of all targets
     done = 0
     while pool := list(islice(spans, BATCHES_SORTED * batch_size)):
         lengths = [len(span.context) + len(span.target) for span in pool]
-        # windows of one text are of one length, and stay in order
+        # the sort keeps the order of spans with equal length, as the windows of one text have
         by_length = sorted(range(len(pool)), key=lengths.__getitem__, reverse=True)
         before, done = done, done + sum(len(span.target) for span in pool)
         share = progress_within(progress, before / size, done / size)
@@ -161,7 +161,7 @@ def span_log_probs(
 
 
 def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, "T"]) -> None:
-    """Raises ValueError if a log-probability is NaN; the message names weights that are NaN."""
+    """Raises ValueError if a log-probability is NaN. The message names weights that are NaN."""
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
@@ -170,19 +170,19 @@ def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, 
 
 
 def why_nan(model: NextWordModel) -> str:
-    """Text that says why a model's scores are NaN, and what to do."""
+    """Explains why a model's scores are NaN, and what to do."""
     return weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """Sums over targets, each target one block of the interval; ``nats`` has the sum of each target."""
+    """Sums over targets, where each target is one block of the interval. ``nats`` has the sum of each target."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)
     return total
 
 
-# -- A batch of spans before the model.
+# -- Running the model on a batch of spans.
 
 
 def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
@@ -226,19 +226,19 @@ def _after_sources(
     return distribution, labels[scored]
 
 
-# -- The next-token distribution of a model after each of several rows of ids.
+# -- The next-token distribution after each of several rows of ids.
 
 
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
     """The distribution after each row of ids, or at every position that is not padding, and the chosen positions."""
-    ids, mask = padded(rows, pad)  # on the right; what fills has no effect, because the mask leaves it out
+    ids, mask = padded(rows, pad)  # padded on the right; padding has no effect, because it is masked
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device
     return model.distribution(ids.to(on), attention_mask=mask.to(on), positions=positions.to(on), mode=mode), positions
 
 
 def last_positions(mask: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
-    """True at each row's last real token."""
+    """True at the last token of each row that is not padding."""
     return torch.arange(mask.shape[1])[None, :] == mask.sum(dim=1, keepdim=True) - 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Window:
     """A window with inputs ``stream[begin : begin + size]``.
 
-    The last ``scored`` of their ``size`` next tokens are scored.
+    The last ``scored`` of the ``size`` tokens after these inputs are scored.
     """
 
     begin: int
@@ -40,12 +40,12 @@ class Window:
 
 
 def windows_after(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """Windows over a stream of ``length`` tokens; each token from ``first`` on is scored once.
+    """Windows over a stream of ``length`` tokens. Each token from ``first`` on is scored once.
 
-    The first window scores all its targets, later windows their last ``stride``, the last window the remaining ones.
-    Each has ``size`` inputs if the stream is long enough, so tokens after the first window have more than
-    ``size - stride`` tokens before them. If the prompt is longer than a window, the first window also scores ``stride``
-    tokens.
+    The first window scores all its targets, later windows score their last ``stride`` targets, and the last window
+    scores the remaining ones. Each window has ``size`` inputs if the stream is long enough. So a token after the first
+    window has more than ``size - stride`` tokens before it. If the prompt is longer than a window, the first window
+    also scores ``stride`` tokens.
 
     >>> [(w.begin, list(w.targets)) for w in windows_after(1, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (2, [5, 6]), (3, [7])]
@@ -79,9 +79,9 @@ class ScoringWindow:
     """Size of the windows with which texts are scored.
 
     Attributes:
-        window: Number of tokens; None: each target as a whole, after its context.
+        window: Number of tokens; None: each target is scored as a whole, after its context.
         stride: Number of new tokens that each window after the first scores.
-        long: Number of tokens that the head looks back, across windows; None: only the current window.
+        long: Number of tokens that the head looks back, across windows. None: it sees only the current window.
     """
 
     window: int | None = None
@@ -89,15 +89,15 @@ class ScoringWindow:
     long: int | None = None
 
     def windows(self, context: int, length: int) -> list[Window]:
-        """The windows of a text with ``length`` tokens, including ``context``; None if it is read as a whole."""
+        """The windows of a text with ``length`` tokens, including ``context``. Empty if it is read as a whole."""
         if self.window is None or self.stride is None:
             return []
-        # a head that looks back further than a window reads the context first
+        # a head that looks back further than a window must also read the context
         cut = windows_after if self.long is None else windows_from_start
         return cut(context, length, self.window, self.stride)
 
 
-# -- What a window holds, as tokens to be asked about.
+# -- The tokens of a window, as spans with targets.
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class TargetSpan:
 
 @dataclass(frozen=True)
 class WindowSpan(TargetSpan):
-    """The part of a text in one window; the target is empty if the window has only context.
+    """The part of a text in one window. The target is empty if the window has only context.
 
     Attributes:
-        begin: Index, in the text with its context, from which positions are counted: the first one in the window or in
-            the head cache.
+        begin: Index of the first position in the window or in the head cache, from the beginning of context and text.
+            Positions are counted from this index.
         example: The whole example, for further inputs of the model.
     """
 
@@ -125,27 +125,27 @@ class WindowSpan(TargetSpan):
 def window_spans(
     ids: Int[np.ndarray, "M"], windows: Sequence[Window], first: int, example: Any = None
 ) -> Iterator[WindowSpan]:
-    """The spans of a text's windows; tokens from ``first`` on are targets."""
+    """The spans of a text's windows. Tokens from ``first`` on are targets."""
     for window in windows:
         end = window.begin + window.size + 1
         cut = min(max(window.targets.start, first), end)
         yield WindowSpan(ids[window.begin : cut].tolist(), ids[cut:end].tolist(), window.begin, example)
 
 
-# -- A head that looks back further than a window, and remembers those before it.
+# -- A head that looks back further than a window, and keeps values of earlier windows in its cache.
 
 
 def looks_beyond_windows(model: NextWordModel) -> bool:
-    """Whether a model's head looks back across windows, and so needs them in order."""
+    """Whether a model's head looks back across windows. It then needs the windows in order."""
     return model.next_word_head.looks_back is not None
 
 
 class WindowMemory:
-    """Reads the windows of a text in order, some per pass, and keeps the head's cache across windows.
+    """Reads the windows of a text in order, several per pass, and keeps the head's cache across windows.
 
     The model is decoder-only and in evaluation mode. All windows have the same size and together cover every position.
     Results do not depend on the number of windows per pass. If the stream has several texts, each after a start token,
-    they do not see each other.
+    the head sees only earlier positions of the same text.
     """
 
     def __init__(self, model: NextWordModel) -> None:
@@ -177,9 +177,9 @@ def remember(
     stride: int | None = None,
     batch_size: int = 8,
 ) -> DynamicCache:
-    """Reads a text in windows, and returns an empty KV cache with the head's cache of this text.
+    """Reads a text in windows, and returns an empty KV cache to which the head's cache of this text is attached.
 
-    Generation with this cache continues the text, which may be longer than the model's positions::
+    Generation with this cache continues the text, even if the text is longer than the model's positions::
 
         model = nw.attach(backbone, "cache:long=12288")
         cache = remember(model, book[:-200])
@@ -187,9 +187,9 @@ def remember(
 
     Args:
         model: A decoder-only model whose head looks back beyond its window.
-        ids: The text, a start token first.
-        window: Number of tokens that the backbone sees at once; None: its positions, at most 1,024.
-        stride: Number of new tokens of each window after the first; None: half a window.
+        ids: The text, which begins with a start token.
+        window: Number of tokens that the backbone sees at once. None: its number of positions, at most 1,024.
+        stride: Number of new tokens of each window after the first; None: half the window.
         batch_size: Number of windows per pass.
 
     Raises:
@@ -203,7 +203,7 @@ def remember(
     window = window or min(longest or 1024, 1024)
     if longest is not None and window > longest:
         raise ValueError(f"window: must be at most {longest:,}, what the model can see ({window:,} given)")
-    # what comes after the last token is not known, and not asked for
+    # each input needs a next token; for the last input any token does, because its prediction is not used
     stream = torch.cat([ids, ids[:1]]).cpu().numpy()
     read, spans = WindowMemory(model), windows_after(1, len(stream), window, stride or max(1, window // 2))
     with inference_mode_of(model):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 AnyModel: TypeAlias = "PreTrainedModel | OpenedModel | str | Path"
-"""A model as an argument: a model of nextword or transformers in memory, or its folder or hub name."""
+"""Type of arguments for a model: a model of nextword or transformers in memory, or its folder or hub name."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OpenedModel:
 
     Attributes:
         name: Name of the model in tables.
-        model: Model with a head; a plain transformers model gets ``softmax``, which changes nothing.
+        model: Model with a head. A plain transformers model gets the head ``softmax``, which changes nothing.
         auxiliary_tokenizer: Tokenizer of auxiliary texts; None if the model has no conditioner.
     """
 
@@ -61,11 +61,11 @@ class OpenedModel:
         """Opens a model given as an argument.
 
         Args:
-            model: A model of nextword or transformers (used with the head ``softmax`` and not changed), its folder or
-                hub name, or an opened model.
+            model: A model of nextword or transformers, its folder or hub name, or an opened model. A transformers model
+                is used with the head ``softmax`` and is not changed.
             tokenizer: Tokenizer of the model; None if ``model`` includes it.
             auxiliary_tokenizer: Tokenizer of auxiliary texts, for a model in memory with a conditioner.
-            name: Name of the model in tables; None: chosen from the model.
+            name: Name of the model in tables; None: the method chooses a name.
 
         Raises:
             ValueError: If a tokenizer is missing or invalid, or the folder has no model.
@@ -91,12 +91,12 @@ class OpenedModel:
 
     @property
     def has_encoder(self) -> bool:
-        """Whether this is an encoder-decoder model."""
+        """Whether the model is an encoder-decoder model."""
         return bool(self.model.config.is_encoder_decoder)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The model's description for records: specs of head, objective and conditioner, backbone class, parameters."""
+        """Facts for records: specs of head, objective and conditioner, backbone class, numbers of parameters."""
         model, conditioner = self.model, self.model.conditioner
         return {
             "head": head_spec(model.next_word_head.config),
@@ -113,7 +113,7 @@ class OpenedModel:
 
 
 def expect_tokenizer(tokenizer: object) -> None:
-    """Raises ValueError if a text was passed as the tokenizer argument."""
+    """Raises ValueError if a text was given as the argument ``tokenizer``."""
     if isinstance(tokenizer, str | Path):
         raise ValueError(
             f"tokenizer: must be a tokenizer, not a text ({str(tokenizer)[:40]!r} given); give a text by name, "
@@ -124,7 +124,7 @@ def expect_tokenizer(tokenizer: object) -> None:
 def longest_of(model: NextWordModel) -> int | None:
     """Maximum number of tokens of a model's decoder; see ``OpenedModel.longest``."""
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    # T5's n_positions limits nothing
+    # T5 has n_positions in its configuration, but no limit
     return limit - getattr(model.conditioner, "virtual", 0) if isinstance(limit, int) else None
 
 
@@ -140,16 +140,16 @@ def open_model(
 
     Args:
         path: Folder or hub name.
-        device: Torch device; ``auto``: an accelerator if available.
+        device: Torch device; ``auto``: an accelerator if there is one.
         dtype: Precision of the weights; ``auto``: as saved.
         name: Name of the model in tables; None: the folder's name.
-        head: Changed settings of the head; settings that this head does not have are ignored.
-        states: Folder of the backbone's stored states, which replace the backbone; only texts of the store can then be
+        head: Changed settings of the head. Settings that this head does not have are ignored.
+        states: Folder of the backbone's stored states, which replace the backbone. Only texts of the store can then be
             scored. None: load the backbone.
 
     Raises:
         ValueError: If no head has such an adjustable setting, the device is unavailable, the folder has no complete
-            model with a tokenizer, or the states are those of another backbone or tokenizer.
+            model with a tokenizer, or the states belong to another backbone or tokenizer.
     """
     _expect_adjustable(head)
     location, where = model_location(path), _device(device)
@@ -191,7 +191,7 @@ def _device(name: str) -> torch.device:
         return best_device()
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there
+    except (RuntimeError, AssertionError) as fault:  # torch raises one of these if the device does not exist
         raise ValueError(f"device: must be auto or a device of torch that is here ('{name}' given: {fault})") from None
 
 
@@ -211,7 +211,7 @@ def _auxiliary_tokenizer(
     )
 
 
-# -- A list in slices that fit into memory, with the share that is done.
+# -- A list in slices that fit into memory, with a report of the finished share.
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ Progress = Callable[[float], None]
 
 
 def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> Iterator[Sequence[T]]:
-    """``rows`` in slices of at most ``size``; ``progress`` is called after each of them.
+    """``rows`` in slices of at most ``size`` rows. ``progress`` is called after each slice.
 
     >>> shares = []
     >>> [list(part) for part in batches([1, 2, 3, 4], 3, shares.append)], shares
@@ -234,7 +234,7 @@ def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> I
 
 
 def progress_within(progress: Progress | None, begin: float, end: float) -> Progress:
-    """Converts the progress of a part, from ``begin`` to ``end``, to that of the whole.
+    """Converts the progress of a part, which lasts from ``begin`` to ``end``, to the progress of the whole.
 
     >>> shares = []
     >>> progress_within(shares.append, 0.5, 1.0)(0.5)

@@ -21,22 +21,22 @@ Span = tuple[int, int]
 """Character span of a token: begin and end."""
 
 PIECE = 1 << 16
-"""Number of characters encoded at once; encoding takes hundreds of bytes per token and delays Ctrl-C."""
+"""Number of characters encoded at a time, because encoding takes hundreds of bytes per token and delays Ctrl-C."""
 
 OVERLAP = 1 << 10
-"""Number of characters by which two pieces of a long text overlap."""
+"""Number of characters that two neighbouring pieces of a long text have in common."""
 
 AGREEING = 8
 """Number of equal tokens required where two pieces are joined."""
 
 
 def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
-    """Ids of a whole text, without special tokens, and the character span of each.
+    """Ids of a whole text, without special tokens, and the character span of each token.
 
-    A long text is encoded in overlapping pieces. Tokenisation depends only on nearby characters, so two pieces agree in
-    the middle of their overlap, where they are joined. If they disagree, the text is encoded as a whole.
+    A long text is encoded in overlapping pieces. Tokenisation depends only on nearby characters. So two pieces have the
+    same tokens in the middle of their overlap, where they are joined. If they differ, the text is encoded as a whole.
     """
-    done_ids, done_spans = array("q"), array("q")  # objects of Python take ten times the memory
+    done_ids, done_spans = array("q"), array("q")  # lists of Python numbers need ten times the memory
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
     for end in range(PIECE, len(text), PIECE):
         more_ids, more_spans = _encoded(tokenizer, text[end - OVERLAP : end + PIECE], end - OVERLAP)
@@ -50,12 +50,12 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np
         ids, spans = more_ids[right:], more_spans[right:]
     done_ids.extend(ids)
     done_spans.extend(chain.from_iterable(spans))
-    # the same numbers: numpy calls those of an array long long, which is another name of int64
+    # the same numbers: numpy's type for these arrays is long long, and the view gives it the name int64
     return np.asarray(done_ids).view(np.int64), np.asarray(done_spans).view(np.int64).reshape(-1, 2)
 
 
 def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[np.ndarray, "N"]:
-    """Ids of a whole text, without special tokens; long texts are encoded in pieces as in ``ids_and_spans``."""
+    """Ids of a whole text, without special tokens. Long texts are encoded in pieces, as in ``ids_and_spans``."""
     if len(text) > PIECE and tokenizer.is_fast:
         return ids_and_spans(tokenizer, text)[0]
     return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
@@ -66,7 +66,7 @@ def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Spa
         text,
         add_special_tokens=False,
         return_offsets_mapping=True,
-        verbose=False,  # a text may be longer than the model: who asks says what to do then
+        verbose=False,  # no warning about texts longer than the model; the caller decides what to do with them
     )
     return list(made["input_ids"]), [(int(first) + begin, int(last) + begin) for first, last in made["offset_mapping"]]
 
@@ -74,7 +74,7 @@ def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Spa
 def _seam(
     ids: list[int], spans: list[Span], more_ids: list[int], more_spans: list[Span], middle: int
 ) -> tuple[int, int | None]:
-    """The first positions after a character where both pieces have the same tokens, several in a row."""
+    """The first position in each piece, after a character, from which several tokens in a row are the same in both."""
     left = bisect_left(spans, (middle, middle))
     for right in range(bisect_left(more_spans, (middle, middle)), len(more_ids)):
         while left < len(ids) and spans[left] < more_spans[right]:
@@ -88,9 +88,9 @@ def _seam(
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None = None) -> list[int]:
-    """The first ``limit`` ids of a text, encoded line by line (one long string would be slow), without special tokens.
+    """The first ``limit`` ids of a text, without special tokens. ``None``: all ids.
 
-    ``None``: all.
+    The text is encoded line by line, because one long string would be slow.
     """
     tokens = (
         token
@@ -102,7 +102,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None =
 
 
 def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
-    """Raises ValueError if a tokenizer has no offsets; ``lacking`` names the consequence."""
+    """Raises ValueError if a tokenizer has no offsets. ``lacking`` says what is then impossible."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so {lacking}. Use its fast "
@@ -111,10 +111,10 @@ def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes can
 
 
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
-    """Ids of a text, and the number of UTF-8 bytes of each token; the numbers sum to the bytes of the text.
+    """Ids of a text, and the number of UTF-8 bytes of each token. The sum of the numbers is the bytes of the text.
 
-    Characters that a tokenizer drops (some drop line ends) are counted with the next token, at the end with the last
-    token, because bits per byte refer to the original text.
+    Some tokenizers drop characters, for instance line ends. These count with the next token, or at the end with the
+    last token, because bits per byte refer to the original text.
 
     Raises:
         ValueError: If the tokenizer has no offsets, or the text has no tokens.
@@ -135,10 +135,10 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
 
 
 def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """End of each token in UTF-8 bytes, given its end in characters; below 0: a special token.
+    """End of each token in UTF-8 bytes, given its end in characters. An end below 0 marks a special token.
 
-    Dropped characters belong to the next token, at the end to the last one. Tokens that are parts of one character all
-    end at its end, so the first of them has its bytes.
+    Dropped characters belong to the next token, or at the end to the last token. If several tokens form one character,
+    all of them end at its end, so that the first token has its bytes.
     """
     before = bytes_before(text)
     found: Int[np.ndarray, "N"] = np.maximum.accumulate(before[np.maximum(ends, 0)])
@@ -147,7 +147,7 @@ def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
 
 
 def bytes_before(text: str) -> Int[np.ndarray, "M"]:
-    """Number of UTF-8 bytes before each character of a text, and of the whole text."""
+    """Number of UTF-8 bytes before each character of a text, and as the last entry the bytes of the whole text."""
     code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     sizes = sum((code >= first).astype(np.uint8) for first in (0x80, 0x800, 0x10000)) + np.uint8(1)
     found = np.zeros(len(code) + 1, dtype=np.int64)
@@ -159,7 +159,7 @@ def bytes_before(text: str) -> Int[np.ndarray, "M"]:
 
 
 def start_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Start token before every text: the tokenizer's bos token, or its eos token.
+    """Start token before every text: the tokenizer's bos token, or if it has none its eos token.
 
     Raises:
         ValueError: If the tokenizer has neither.
@@ -176,7 +176,7 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
 
 
 def encode_answer(tokenizer: PreTrainedTokenizerBase, prompt: str, word: str) -> list[int]:
-    """Tokens of ``word`` after ``prompt`` and a space; several if the tokenizer splits the word.
+    """Tokens of ``word`` after ``prompt`` and a space. There are several if the tokenizer splits the word.
 
     Raises:
         ValueError: If the tokenizer merges the word with the prompt, so that the word cannot be predicted.

@@ -18,10 +18,10 @@ from nextword.functional.chunked_loss import row_chunks
 from nextword.functional.probability import top_k
 
 _CACHED = 2 * 2**20
-"""Bytes of log-probabilities processed together on a CPU, so that they stay in its cache."""
+"""Number of bytes of log-probabilities that a CPU computes together, so that they stay in its cache."""
 
 _HEAP_SHARE = 6
-"""A chunk's scores take a sixth of the budget, because Linux allocates blocks above 32 MiB page by page every time."""
+"""A chunk's scores take a sixth of the memory budget, because Linux allocates blocks above 32 MiB slowly."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class TopTokens:
 
     Attributes:
         ids: Token ids.
-        log_prob: Natural logs of their probabilities.
-        shares: By component, its share of each token's probability.
+        log_prob: Natural logarithms of their probabilities.
+        shares: By component, its share of the probability of each token.
     """
 
     ids: Int[np.ndarray, "N K"]
@@ -44,9 +44,9 @@ class TopPositions:
     """The P positions with the largest shares of each token's probability, strongest first.
 
     Attributes:
-        at: Positions in the text that ``positions_in`` names, or in documents of a datastore; -1 if there are fewer.
-        share: Share of the token's probability from each position; 0 if there are fewer.
-        documents: Document of each position in a datastore; None: positions are in a text that the model read.
+        at: Positions in the text that ``positions_in`` names, or in documents of a datastore. -1 if there are fewer.
+        share: Share of the token's probability from each position. 0 if there are fewer.
+        documents: Document of each position in a datastore. None if positions are in a text that the model read.
     """
 
     at: Int[np.ndarray, "N P"]
@@ -54,7 +54,7 @@ class TopPositions:
     documents: Int[np.ndarray, "N P"] | None = None
 
     def moved(self, by: int) -> TopPositions:
-        """Shifts the positions; missing ones stay -1."""
+        """Shifts the positions. Missing positions stay -1."""
         return replace(self, at=np.where(self.at < 0, self.at, self.at + by))
 
 
@@ -63,7 +63,7 @@ class TokenFacts:
     """Facts about one token at each of N positions, in float64.
 
     Attributes:
-        log_prob: Natural log of its probability.
+        log_prob: Natural logarithm of the token's probability.
         rank: 1 plus the number of more probable tokens.
         entropy: Entropy of the whole distribution, in nats.
         shares: By component, its share of the token's probability. The shares sum to 1, or are all 0 if the probability
@@ -90,7 +90,7 @@ class TokenFacts:
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
-    """Joins facts about consecutive parts of a text; all have equal numbers of candidates and positions."""
+    """Joins facts about consecutive parts of a text. All parts have equal numbers of candidates and positions."""
     found: TokenFacts = _each(np.concatenate, *parts)
     return found
 
@@ -100,9 +100,9 @@ class TextFacts:
     """Facts about all or some tokens of a text.
 
     Attributes:
-        facts: Facts per token. Positions in "text" include its context; all positions count from 0.
-        texts: By component, the text of its positions: "text", "source", "auxiliary", or "store" (documents of a
-            datastore).
+        facts: Facts per token. All positions count from 0. Positions in "text" include its context.
+        texts: By component, the text that its positions are in: "text", "source", "auxiliary", or "store" (documents
+            of a datastore).
     """
 
     facts: TokenFacts
@@ -115,7 +115,7 @@ class TextFacts:
 
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
-    """A question for ``text_answers``: facts about each token; ``numbers`` are arguments of ``token_facts``."""
+    """A question for ``text_answers``: facts about each token. ``numbers`` are arguments of ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
     found = []
     for span, said in zip(spans, facts.split(spans), strict=True):
@@ -140,8 +140,8 @@ def token_facts(
 ) -> TokenFacts:
     """Facts about one token at each position of a distribution.
 
-    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``), each product with the vocabulary
-    once. ``candidates`` is the number of most probable tokens, ``positions`` the number of positions per component.
+    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the
+    vocabulary is computed once. ``candidates`` is the number of most probable tokens, ``positions`` that of positions.
 
     Raises:
         ValueError: If ``ids`` is not one token of the vocabulary per position, or a number is out of range.
@@ -161,7 +161,7 @@ def token_facts(
         for begin in range(0, length, step):
             part = slice(begin, begin + step)
             blocks.append(_facts(chunk[part], asked[part], candidates, positions))
-        del chunk  # before the next one is made
+        del chunk  # frees the memory before the next chunk is computed
     columns = _each(_array, *blocks)
     columns["candidates"] = TopTokens(**columns["candidates"])
     columns["positions"] = {name: TopPositions(**of) for name, of in columns["positions"].items()}
@@ -169,12 +169,12 @@ def token_facts(
 
 
 def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, positions: int) -> dict[str, Any]:
-    # the block's numbers are log-probabilities up to a constant of each row, as all that it says of components is
+    # scores of the block are log-probabilities plus a constant of each row, and so are the values of its components
     scores = block._log_probs()
     at_ids, best = scores.gather(1, ids[:, None]), top_k(scores, max(candidates, 1))
     normaliser, entropy = _normaliser_and_entropy(scores, peak=best[0][:, :1])
     asked, of_best = torch.cat([at_ids, best[0][:, :candidates]], 1), best[1][:, :candidates]
-    # comparing into numbers, and not truth values, is what a CPU is fast at
+    # on a CPU, a comparison that writes floating-point numbers is faster than one that writes truth values
     rank = torch.gt(scores, at_ids, out=torch.empty_like(scores)).sum(-1).long() + 1
     tokens = torch.cat([ids[:, None], of_best], 1)
     shares = {name: _share(log_part, asked) for name, log_part in block._log_sources(tokens).items()}

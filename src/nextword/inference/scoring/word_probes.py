@@ -1,15 +1,15 @@
-"""Probes: prompts that list words, of which either all or none should be likely next words.
+"""Probes: prompts that list several words, all of which or none of which should be likely next words.
 
     "There are plates, keys, scissors, toys, and balloons in front of me, and I pick up the"
-    each of the five is to be as likely as the others, and nothing else is
+    the five words should be equally likely, and no other word should be likely
 
     "I like tennis, baseball, golf, basketball, and"
-    none of the four is to come again
+    none of the four words should be repeated
 
 >>> {probe.name: len(probe.words) for probe in read_probes()}
 {'choices': 5, 'sports': 4, 'jester': 2}
 
-Any model can be tested: ``answers("runs/m", read_probes())``.
+Any model can be tested, for example with ``answers("runs/m", read_probes())``.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class WordProbe:
     prompt: str
     words: tuple[str, ...]
     copied: bool
-    """Whether the next word should be a listed word, or none of these."""
+    """Whether the next word should be one of the listed words, or none of them."""
 
 
 class ProbeTemplate(Settings):
     """An entry of a probe file."""
 
     name: str = Field(pattern="^[A-Za-z0-9-]+$")
-    """Name of the set; entries with the same name are evaluated together."""
+    """Name of the set. Entries with the same name are evaluated together."""
     text: str = Field(min_length=1)
     """The prompt, with {} for each word."""
     words: list[list[str]] = Field(min_length=1)
-    """Lists of words for the slots; every rotation of each list is a probe."""
+    """Lists of words for the slots. Every rotation of each list is a probe."""
     copied: bool
-    """Whether the next word should be a listed word, or none of these."""
+    """Whether the next word should be one of the listed words, or none of them."""
 
     @model_validator(mode="after")
     def _words_fill_the_slots(self) -> Self:
@@ -74,7 +74,7 @@ class ProbeTemplate(Settings):
         return self
 
     def probes(self) -> list[WordProbe]:
-        """The probes for every rotation of every list, so that all words are equally often at the last position."""
+        """The probes for every rotation of every list. So every word is equally often in the last slot."""
         rotations = [tuple(words[n:] + words[:n]) for words in self.words for n in range(len(words))]
         return [WordProbe(self.name, self.text.format(*words), words, self.copied) for words in rotations]
 
@@ -100,7 +100,7 @@ class ProbeAnswer:
 
     @property
     def spread(self) -> float | None:
-        """Entropy of the listed words divided by its maximum, from 0 to 1; ``None``: all have probability 0."""
+        """Entropy of the listed words divided by its maximum, from 0 to 1. ``None`` if all have probability 0."""
         if not self.mass:
             return None
         shares = [one / self.mass for one in self.probabilities if one]
@@ -111,7 +111,7 @@ def read_probes(path: str | Path | None = None) -> list[WordProbe]:
     """Reads probes from a TOML file in the format of ``src/nextword/inference/scoring/paper_probes.toml``.
 
     Args:
-        path: The file; ``None``: the probes of the papers: five choices and four sports (Softmax-CPR's poster), a king
+        path: The file. ``None``: the probes of two papers: five choices and four sports (Softmax-CPR's poster), a king
             and a woman (HistAlign, figure 1).
 
     Raises:
@@ -137,8 +137,8 @@ def answers(
 ) -> list[ProbeAnswer]:
     """The probabilities of each probe's listed words.
 
-    The model must be decoder-only, with a nextword head or without. Give a tokenizer unless the model includes one;
-    ``mode`` is a mode of its head.
+    The model must be decoder-only. It may have a nextword head or not. Give a tokenizer unless the model includes one.
+    ``mode`` is a mode of the model's head.
 
     Raises:
         ValueError: If two words of a probe begin with the same token, or the model reads a source.

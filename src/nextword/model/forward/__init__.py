@@ -1,5 +1,5 @@
-"""The steps of one forward pass, called by ``nextword.model.modeling``; each turns one frozen object into the next.
+"""The steps of one forward pass. ``nextword.model.modeling`` calls them; each makes one frozen object from the last.
 
-Arguments -> ``ForwardBatch`` -> ``AuxiliaryStates`` and ``BackboneOutput`` -> ``HeadInputs``, which makes the contexts
-for the head.
+The arguments become a ``ForwardBatch``. From it come ``AuxiliaryStates`` and ``BackboneOutput``, and from these
+``HeadInputs``, which makes the contexts for the head.
 """

@@ -1,4 +1,4 @@
-"""Checks type, shape and size of each argument, so that errors name the argument before torch fails."""
+"""Checks type, shape and size of each argument, so that an error names the argument before torch raises its own."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _WHOLE = (torch.int64, torch.int32)
-OLD_NAMES = {"source_places": "source_positions", "new_places": "new_positions"}  # of arguments
-# arguments that take ids, and those that take vectors in their place
+OLD_NAMES = {"source_places": "source_positions", "new_places": "new_positions"}  # old and new names of arguments
+# each argument for ids, and the argument that takes vectors instead
 _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds", "aux_input_ids": "aux_states"}
 
 
 def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each given argument of forward (not None) and returns them, with ids as int64.
+    """Checks each argument of forward that is not None, and returns these arguments, with ids as int64.
 
-    For an encoder-decoder model missing decoder tokens are made from the labels.
+    For an encoder-decoder model without decoder tokens, the function makes them from the labels.
 
     Raises:
         ValueError: If there are no tokens, or a tensor has a wrong type or shape.
@@ -58,7 +58,7 @@ def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[
 
 
 def _expect_tokens(side: str, given: Mapping[str, Any]) -> None:
-    # the decoder must have tokens; ``side`` stands before the names of its arguments
+    # the decoder must have tokens; ``side`` is the prefix of the decoder's argument names
     ids, embeds = given.get(f"{side}input_ids"), given.get(f"{side}inputs_embeds")
     if ids is None and embeds is None:
         raise ValueError("no tokens: pass input_ids (for an encoder-decoder model decoder_input_ids or labels)")
@@ -81,7 +81,7 @@ def _warn_of_unknown_words(side: str, spec: str) -> None:
 
 
 def _expect_source(head: Head, given: Mapping[str, Any]) -> None:
-    # the encoder's text must not be empty, and the head must have its words
+    # the encoder's text must not be empty, and must be given as tokens if the head reads them
     ids = given.get("input_ids")
     if ids is not None:
         expect_not_empty(ids)
@@ -111,7 +111,7 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
     if given.ndim != 2:
         hint = f"; add {name}[None] for one row" if given.ndim == 1 else ""
         raise ValueError(f"{name}: must be (batch, positions) (shape {tuple(given.shape)} given){hint}")
-    return given.long()  # embeddings take int32 as well
+    return given.long()  # an embedding layer also accepts int32
 
 
 def expect_vectors(name: str, given: Any, *, ids: str) -> None:
@@ -128,7 +128,7 @@ def expect_vectors(name: str, given: Any, *, ids: str) -> None:
 
 
 def expect_one_text(given: Mapping[str, Any]) -> None:
-    """Raises ValueError if an auxiliary text is given twice, or not as a tensor."""
+    """Raises ValueError if an auxiliary text is given both as tokens and as states, or not as a tensor."""
     texts = {name: given[name] for name in ("aux_input_ids", "aux_states") if given.get(name) is not None}
     if len(texts) > 1:
         raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
@@ -163,8 +163,8 @@ def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") ->
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:
-    """Raises ValueError if a token id is outside the vocabulary; checked only for tensors on the CPU."""
-    # elsewhere it would stop the device in every step
+    """Raises ValueError if a token id is outside the vocabulary. Only tensors on the CPU are checked."""
+    # on another device the check would wait for the device in every step
     if ids.device.type != "cpu" or is_torchdynamo_compiling() or ids.numel() == 0:
         return
     low, high = ids.aminmax()

@@ -28,7 +28,7 @@ class BackboneOutput:
     Args:
         outputs: The backbone's outputs that the caller requested, without logits.
         states: Inputs of the output layer at the new tokens (B, T, D).
-        layers: The last decoder hidden states at the new tokens, last layer first, as many as the head reads.
+        layers: The last decoder hidden states at the new tokens, last layer first; as many layers as the head reads.
         source_states: Last hidden state of the encoder; None for a decoder-only model.
         output_layer: The backbone's output layer.
     """
@@ -41,11 +41,11 @@ class BackboneOutput:
 
 
 def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None) -> BackboneOutput:
-    """Runs the backbone up to its output layer; raises ValueError if the text is too long for it."""
+    """Runs the backbone up to its output layer. Raises ValueError if the text is too long for the backbone."""
     arguments = _arguments(model, batch, auxiliary)
     head, text_config = model.next_word_head, model.config.text_config
     wanted_layers = arguments.get("output_hidden_states", getattr(text_config, "output_hidden_states", False))
-    output_layer = OutputLayer(model.backbone)  # before the states, so that its gradient can come after theirs
+    output_layer = OutputLayer(model.backbone)  # made before the states, so that its gradient is computed after theirs
     try:
         wanted = arguments | ({"output_hidden_states": True} if head.layers else {})
         outputs, states = run_with_output_tap(model.backbone, wanted)
@@ -56,7 +56,7 @@ def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: Auxiliary
         raise ValueError(message) from fault
     made, past = outputs.get(model._cache_argument), batch.past
     if past.head_cache is not None and past.kv_cache is None and made is not None:
-        put_head_cache_on(made, past.head_cache)  # a cache of the backbone's own class (MiniMax, xLSTM)
+        put_head_cache_on(made, past.head_cache)  # the backbone made a cache of its own class (MiniMax, xLSTM)
     states = states[:, batch.virtual :]
     shown = {name: value for name, value in outputs.items() if name != "logits"}
     if head.layers:
@@ -70,7 +70,7 @@ def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: Auxiliary
     )
 
 
-# arguments that forward names and some backbones do not take; all others go to the backbone as the caller said
+# arguments that forward names and some backbones do not accept; all other arguments are passed to every backbone
 _NOT_EVERYWHERE = frozenset(
     {"position_ids", "past_key_values", "inputs_embeds", "use_cache", "attention_mask", "decoder_attention_mask"}
 )
@@ -80,7 +80,7 @@ def _arguments(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliarySt
     side, source = "decoder_" if model.config.is_encoder_decoder else "", batch.source
     ids, embeds, mask = batch.input_ids, batch.inputs_embeds, batch.attention_mask
     if model._cache_argument == "cache_params" and isinstance(mask, Tensor) and mask.ndim == 2:
-        mask = mask[:, -batch.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no position
+        mask = mask[:, -batch.ids.shape[1] :]  # only of the new tokens: a state-space layer reads no earlier position
     if auxiliary is not None and auxiliary.before_text is not None:
         embeds = model.get_input_embeddings()(ids) if embeds is None else embeds
         ids, embeds = None, torch.cat([auxiliary.before_text.to(embeds.dtype), embeds], 1)
@@ -104,7 +104,7 @@ _HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_s
 
 
 def _selected(layers: tuple[Tensor, ...], wanted: bool | int | Sequence[int]) -> tuple[Tensor | None, ...] | None:
-    """The layers that ``output_hidden_states`` requests, with None for all others; None if it requests no layer.
+    """The layers that ``output_hidden_states`` requests, and None for every other layer. If it requests none: None.
 
     >>> [layer is None for layer in _selected((Tensor(), Tensor(), Tensor()), [0, -1])]
     [False, True, False]
@@ -146,12 +146,12 @@ def too_long(config: Any, length: int) -> str | None:
     )
 
 
-# -- The auxiliary text: what is made of it once, and kept beside the cache.
+# -- The auxiliary text: its values are computed once, and are then cached next to the KV cache.
 
 
 @dataclass(frozen=True)
 class AuxiliaryStates:
-    """The auxiliary texts as used in a forward pass.
+    """The auxiliary texts in the form that a forward pass needs.
 
     Args:
         kept: Tensors that the conditioner caches.
@@ -167,7 +167,7 @@ class AuxiliaryStates:
 
 
 def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates | None:
-    """Encodes the auxiliary texts, or reuses cached states of an earlier pass; None for a model without conditioner.
+    """Encodes the auxiliary texts, or reuses cached states of an earlier pass. None for a model without a conditioner.
 
     Raises:
         ValueError: If a needed auxiliary text is missing or does not match the batch.
@@ -221,7 +221,7 @@ def _read(model: NextWordModel, given: AuxiliaryInputs) -> dict[str, Tensor]:
 
 
 def _expect_texts(valid: Tensor) -> None:
-    if valid.device.type != "cpu" or is_torchdynamo_compiling():  # elsewhere it would stop the device in every step
+    if valid.device.type != "cpu" or is_torchdynamo_compiling():  # the check would wait for the device in every step
         return
     empty = (~valid.any(1)).nonzero().flatten().tolist()
     if empty:
@@ -254,7 +254,7 @@ def _words(
 
 
 def _expect_the_same(kept: Tensor, text: Tensor) -> None:
-    # a KV cache must not be continued with another text; looked at on the CPU only
+    # a KV cache must not be continued with another text; this is checked only on the CPU
     if text.device.type != "cpu" or is_torchdynamo_compiling() or kept.dtype != text.dtype:
         return
     if not _same(kept, text):
@@ -266,7 +266,7 @@ def _expect_the_same(kept: Tensor, text: Tensor) -> None:
 def _same(kept: Tensor, text: Tensor) -> bool:
     if kept.shape != text.shape or not text.is_floating_point():
         return torch.equal(kept, text)
-    # states of the same text are rounded otherwise in a batch of another size
+    # the states of one text are rounded differently in batches of different sizes
     difference = torch.linalg.vector_norm(kept - text, dim=(1, 2))
     return bool((difference <= torch.finfo(text.dtype).eps ** 0.5 * torch.linalg.vector_norm(kept, dim=(1, 2))).all())
 
@@ -276,9 +276,9 @@ def _part(kept: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(start): made for key, made in kept.items() if key.startswith(start)}
 
 
-# -- The loss of a backbone's routers, which keeps its tokens spread over its experts.
+# -- The loss of a backbone's routers, which distributes the tokens evenly over the experts.
 
-# terms among a backbone's outputs, and the names under which it keeps their coefficients
+# router terms in a backbone's outputs, and the names of their coefficients in the backbone
 _TERMS = {
     "aux_loss": ("router_aux_loss_coef", "aux_loss_coef"),
     "encoder_aux_loss": ("router_aux_loss_coef",),

@@ -33,7 +33,7 @@ NO_CONDITIONER = (
 )
 
 AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_positions")
-"""Arguments of forward for conditioned models only; ``source_ids`` is also for encoder-decoder models."""
+"""Arguments of forward that only conditioned models have. Encoder-decoder models also have ``source_ids``."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SourceText:
         mask: Attention mask of any kind that the backbone accepts.
         encoded: The encoder's outputs, if already computed.
         words: Tokens for a head that reads them; None for other heads.
-        valid: False at padding; None if the tokens are not used, because the encoder's outputs are given.
+        valid: False at padding; None if nothing reads the tokens, because the encoder's outputs are given.
     """
 
     ids: Int[Tensor, "B E"] | None
@@ -59,9 +59,9 @@ class SourceText:
 
 @dataclass(frozen=True)
 class AuxiliaryInputs:
-    """The auxiliary text of a conditioned model; attributes are named as the arguments of forward.
+    """The auxiliary text of a conditioned model. The attributes have the names of the arguments of forward.
 
-    ``valid`` is False at padding; None if no text is given.
+    ``valid`` is False at padding, and None if no text is given.
     """
 
     aux_input_ids: Int[Tensor, "B A"] | None = None
@@ -78,7 +78,7 @@ class AuxiliaryInputs:
 
     @property
     def arguments(self) -> dict[str, Tensor]:
-        """The given arguments by name, to be passed to another forward call."""
+        """The arguments that were given, by name, for another call of forward."""
         named = {name: getattr(self, name) for name in (*AUXILIARY_ARGUMENTS, "source_ids")}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
@@ -89,9 +89,9 @@ class Past:
 
     Args:
         kv_cache: The given KV cache, or a new one if a head cache must be attached to one.
-        head_cache: Cache to which this pass adds its positions; None if nothing is kept after the pass.
-        held: Number of positions in the KV cache; None if it does not count them.
-        of_text: Number of these that belong to the text; None if unknown on the host.
+        head_cache: Cache to which this pass adds its positions; None if no values are kept after the pass.
+        held: Number of positions in the KV cache; None if the cache does not count them.
+        of_text: Number of those positions that belong to the text; None if the host does not know the number.
         paged: Head cache of a pass of continuous batching, instead of ``head_cache``.
     """
 
@@ -120,8 +120,8 @@ class ForwardBatch:
         auxiliary: The auxiliary text of a conditioned model.
         past: Caches from earlier passes.
         use_cache: Whether a KV cache is requested; None: as in the model's configuration.
-        new_positions: If rows are windows of one text, True for positions that were not in earlier windows; None: rows
-            are separate texts.
+        new_positions: If rows are windows of one text, True for positions that were not in earlier windows. None if
+            rows are separate texts.
         texts: Row of each text, if rows hold several texts; None: one text per row.
         further: Other arguments, passed to the backbone unchanged.
     """
@@ -145,7 +145,7 @@ class ForwardBatch:
 
 
 def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> ForwardBatch:
-    """Makes the batch from the arguments of ``forward`` by name; None means not given.
+    """Makes the batch from the arguments of ``forward`` by name. None means that an argument was not given.
 
     Raises:
         ValueError: If an argument is not for this kind of model, a tensor has a wrong type or shape, mask or labels do
@@ -168,7 +168,7 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
     if ids is None:
         assert embeds is not None
         ids = torch.full(embeds.shape[:2], -1, dtype=torch.long, device=embeds.device)
-    if "step_mask" in given:  # of the new tokens alone; the mask itself may have four dimensions by now, or be several
+    if "step_mask" in given:  # only for the new tokens; the mask itself may be four-dimensional, or several masks
         new = given["step_mask"] if embeds is None else _widened(given["step_mask"], embeds.shape[1])
         valid = valid_positions(f"{side}attention_mask", new, ids)
     else:
@@ -202,7 +202,7 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
     return batch
 
 
-# arguments that are ours to read; all others go to the backbone as they are
+# arguments that this module reads; all other arguments are passed to the backbone unchanged
 _CAUSAL = frozenset(
     {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
     | {"shift_labels", "step_mask", "step_ids", "source_ids", "memory", "new_positions", *AUXILIARY_ARGUMENTS}
@@ -245,11 +245,11 @@ def _expect_vocabulary(model: NextWordModel, batch: ForwardBatch, given: Mapping
             expect_known_ids(name, labels, vocabulary_size(model.backbone), ignored=IGNORED_LABEL)
 
 
-# -- What earlier passes left: the KV cache, and the memory of the head that rides in it.
+# -- The result of earlier passes: the KV cache, and the head cache that is attached to it.
 
 
 def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | None) -> Past:
-    # that of the given cache, or of a new one where something is to be remembered after the pass
+    # the caches of the given KV cache, or new caches if values must be kept after the pass
     memory: LongMemory | None = given.get("memory")
     if memory is not None:
         return Past(head_cache=memory)
@@ -276,7 +276,7 @@ def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | N
 
 
 def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
-    # nothing came before; a cache is made where a head cache is to live on after this pass
+    # there was no earlier pass; a cache is made if a head cache must be kept after this pass
     config = model.config.get_text_config(decoder=True)
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
     if not (model.carries_head_cache and wanted) or model.training:
@@ -286,13 +286,13 @@ def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
         return Past(kv_cache, head_cache_of(kv_cache))
-    config = model.get_decoder().config  # the model's own counts the encoder's layers
-    # cross-attention reads every position of the source, also where the decoder's own layers have windows (T5Gemma)
+    config = model.get_decoder().config  # the model's configuration counts the layers of the encoder
+    # cross-attention reads every position of the source, even if the decoder's other layers have windows (T5Gemma)
     both = EncoderDecoderCache(new_cache(config), DynamicCache())
     return Past(both, head_cache_of(both))
 
 
-# -- Padding, and what each position is to predict.
+# -- Padding, and the target of each position.
 
 
 def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
@@ -328,12 +328,12 @@ def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) 
 
 def step_mask(mask: Tensor, positions: int) -> Tensor:
     """The padding mask of the last ``positions`` tokens, cut from the mask of the whole text (B, S)."""
-    # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
+    # contiguous, because the stride of a view would grow in every step, and each new stride compiles a new graph
     return mask[:, -positions:].clone(memory_format=torch.contiguous_format)
 
 
 def _widened(mask: Tensor, positions: int) -> Tensor:
-    # by the vectors that peft puts before new tokens (prompt tuning) after their mask was made
+    # peft (prompt tuning) puts vectors before the new tokens after their mask was made; the mask gets as many ones
     missing = positions - mask.shape[1]
     return nn.functional.pad(mask, (missing, 0), value=1) if missing > 0 else mask
 
@@ -349,7 +349,7 @@ def _expect_padding_mask(mask: Any) -> None:
 def _labels_and_targets(
     given: Mapping[str, Any], valid: Bool[Tensor, "B T"], texts: TextRows | None, *, shifts: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The label and the target of each position; both None without labels."""
+    """The label and the target of each position. Without labels, both are None."""
     fitted: dict[str, Tensor] = {}
     for name in ("labels", "shift_labels"):
         if name in given:
@@ -363,8 +363,8 @@ def _labels_and_targets(
     if not shifts:
         return labels, labels
     if targets is None:
-        # the state at a position predicts the token after it; at padding there is no such state, and nothing predicts
-        # the first token of a text
+        # The state at a position predicts the next token. Padding has no state that predicts, and no position predicts
+        # the first token of a text.
         counts = valid if texts is None else valid & ~texts.ends
         targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).masked_fill(~counts, IGNORED_LABEL)
     return labels, targets
@@ -374,7 +374,7 @@ def _behind_virtual_positions(
     model: NextWordModel, mask: Any, positions: Tensor | None, past: Past
 ) -> tuple[int, Any, Tensor | None]:
     """Number of virtual positions that a conditioner puts before the text, with the resulting mask and position ids."""
-    # the first pass has these vectors, later ones find them in the cache
+    # only the first pass has these positions; later passes find them in the cache
     count: int = 0 if model.conditioner is None else model.conditioner.virtual
     if not count:
         return 0, mask, positions

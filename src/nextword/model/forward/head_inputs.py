@@ -36,11 +36,11 @@ class HeadInputs:
         source: The encoder side or the auxiliary text; None if the head does not read it.
         output_layer: The backbone's output layer with bias and scaling, one row per sequence.
         input_embedding: Weight of the backbone's input embedding; None if it is quantised or offloaded.
-        output_embedding: Weight of the output layer; None in the same cases.
+        output_embedding: Weight of the output layer; None if it is quantised or offloaded.
         new_positions: If the rows of the pass were windows of one text: a mask (B, T) of the positions that the single
             row of states has. None: rows are unchanged.
-        texts: If rows of the pass held several texts: the place of each position in the rows of states, which have one
-            text each. None: rows are unchanged.
+        texts: If rows of the pass held several texts: for each position, its row and index in the states, which have
+            one text per row. None: rows are unchanged.
     """
 
     states: Tensor
@@ -87,7 +87,7 @@ class HeadInputs:
             kept = positions[keep].expand(batch, -1)
             layout = Layout.full(batch, kept.shape[1], kept.device)
             return self._context(layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
-        # the same last positions of every sequence are cut out, not looked up one by one
+        # faster than indexing: the same last positions of every sequence are one slice
         last = slice(-keep, None)
         layout = Layout.full(batch, len(positions[last]), positions.device)
         return self._context(layout, positions[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
@@ -100,7 +100,7 @@ class HeadInputs:
         return self._context(Layout(row, texts.count), positions, lambda of_all: of_all[row, positions])
 
     def _context(self, layout: Layout, positions: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
-        # ``of`` gives the rows of these positions of (B, T, ...)
+        # ``of`` selects the rows of these positions from a tensor (B, T, ...)
         states = of(self.states)
         return Context(
             states=states,
@@ -135,14 +135,14 @@ def _of_rows(
         batch.texts,
     )
     ids, valid, labels = batch.ids, batch.valid, batch.labels
-    if new_positions is not None:  # one behind the other in one row
+    if new_positions is not None:  # all new positions in one row, in order
         run = _laid_out(run, lambda of_rows: of_rows[new_positions][None])
         ids, valid, labels = ids[new_positions][None], valid[new_positions][None], None
     if texts is not None:  # a row for each text
         run, ids, valid = _laid_out(run, texts.laid_out), texts.laid_out(ids), texts.laid_out(valid)
         labels = None if labels is None else texts.laid_out(labels)
     if head_cache is None and model.carries_head_cache:
-        head_cache = DynamicHeadCache()  # for this pass alone: what it holds is not kept while the loss is computed
+        head_cache = DynamicHeadCache()  # only for this pass; its values are not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, valid, head_cache)
     past: int | Tensor = 0
     memory: Memory | None = None
@@ -150,7 +150,7 @@ def _of_rows(
         streams = head.streams(run.states, inputs)
         past = head_cache.remember(_words(model, ids), valid, streams, head.looks_back)
         memory = head_cache.recall()
-        if labels is not None and labels.shape == memory.ids.shape:  # the whole sequence is at hand
+        if labels is not None and labels.shape == memory.ids.shape:  # no earlier positions, so every label is known
             memory = replace(memory, labels=labels)
     output_layer: Vocabulary = run.output_layer
     if auxiliary is not None:
@@ -169,7 +169,7 @@ def _of_rows(
     )
 
 
-# where a row holds several texts, a graph would be made anew for every length of the longest one
+# If a row holds several texts, every new length of the longest text would compile a new graph.
 _of_texts = outside_graph(PACKED)(_of_rows)
 
 
@@ -185,14 +185,14 @@ def _packed(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput, memo
 
 
 def _words(model: NextWordModel, ids: Tensor) -> Tensor:
-    # negative at those of a picture: such a position is known, and holds no word to copy
+    # negative for tokens that stand for images: the position is known, but it has no token that a head could copy
     for token in model._wordless:
         ids = ids.masked_fill(ids == token, -1)
     return ids
 
 
 def _vectors(embedding: nn.Module) -> Tensor | None:
-    # None where they cannot be read off an embedding's weight
+    # None if the vectors are not the rows of a weight
     weight = weight_of(embedding)
     readable = weight.is_floating_point() and not is_offloaded(embedding) and vocabulary_mesh(embedding) is None
     return weight if readable else None
@@ -209,17 +209,17 @@ def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> S
     return Source(source.words, source.valid, states, streams)
 
 
-# -- What the head is given where a serving engine packs the tokens of many requests side by side in one row.
+# -- The inputs of the head if a serving engine packs the tokens of many requests into one row.
 #
-# The head is called as always. To its memory each new token is a row of one position; a distribution is asked from rows
-# of any requests at once, and each row reads the text of its own request.
+# The head is called as usual. In its cache each new token is a row with one position. One call can ask for the
+# distributions of tokens of several requests. Each of these rows reads the text of its own request.
 
 
 @dataclass(frozen=True)
 class PackedTokens:
-    """The new tokens of one pass (negative at virtual positions), and the output layer's input at each.
+    """The new tokens of one pass (negative at virtual positions), and the output layer's input at each token.
 
-    ``layers`` are the last decoder hidden states (N, D), last layer first, as many as the head reads.
+    ``layers`` are the last decoder hidden states (N, D), last layer first; as many layers as the head reads.
     """
 
     ids: Int[Tensor, "N"]
@@ -260,8 +260,8 @@ class PackedInputs:
     def last(self, keep: int | Tensor) -> Context:
         """The context at the last ``keep`` tokens (0: all), or at the token indices in a tensor.
 
-        Indices may be in any order and may repeat. The text of a request is read once per index, which suits one token
-        per request; for several tokens per request use ``at``, which reads each text once.
+        Indices may be in any order and may repeat. The text of a request is read once per index. So call this method
+        for one token per request. For several tokens per request call ``at``, which reads each text once.
         """
         if not isinstance(keep, Tensor):
             return self.at(torch.arange(self.states.shape[1], device=self.states.device)[-keep:])

@@ -1,9 +1,9 @@
 """The backbone's output layer, including all later changes that the model makes to the scores.
 
-Most models return the output layer's product unchanged. Some cap it (Gemma 2), scale it (Cohere, Granite) or add a bias
-(BART, Marian). A head must do the same, in row chunks, or its distribution is not the model's. The changes are derived
-from the model's attributes, then checked on amplified states against the model's own logits. A model with unknown
-changes is rejected, because its results would be wrong.
+Most models return the output layer's product unchanged. Some models cap the scores (Gemma 2), scale them (Cohere,
+Granite) or add a bias (BART, Marian). A head must change its scores in the same way, or its distribution differs from
+the model's. This module finds the changes from the model's attributes, and compares the result with the model's own
+logits on amplified states. It rejects a model with unknown changes, because its results would be wrong.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class UnsupportedBackboneError(ValueError):
     """A model whose scores cannot be reproduced from its output layer."""
 
 
-# cost of a picked row and of its product with one more state, where one row of the whole product costs 1: picking
-# reads, writes and reads again, and a product with few states waits for memory (measured on two CPU cores)
+# Costs relative to one row of the whole product: of picking a row, and of its product with one more state. Picking is
+# slow because it reads, writes and reads again; a product with few states waits for memory (measured on two CPU cores).
 _PICK, _PER_STATE = 3.0, 0.1
 
 
 def _is_plain(layer: Any) -> bool:
-    # rows of a layer's weight may be picked, but not where another class (torchao) holds them its way, nor where
-    # accelerate brings them for each call
+    # Whether rows of the layer's weight may be picked. They may not if another class (torchao) stores the weight in its
+    # own way, or if accelerate loads the weight for each call.
     known = type(layer.weight) in (Tensor, nn.Parameter) or vocabulary_mesh(layer) is not None
     return class_of(layer) is nn.Linear and known and not is_offloaded(layer)
 
@@ -56,7 +56,7 @@ def _is_plain(layer: Any) -> bool:
 def _read(layer: Any) -> Tensor:
     """A layer's weight, with its gradient deferred if possible; for a sharded weight the rows of this process."""
     weight: Tensor = layer.weight
-    # FSDP2 takes what gradient there is when that of the states leaves the layer's group, and would lose a later one
+    # FSDP2 takes the gradient when the gradient of the states leaves the layer's group, and would lose a deferred one
     return weight if is_sharded(layer) else defer_gradient(held_here(weight))
 
 
@@ -76,9 +76,9 @@ class OutputLayer:
     """The output layer of a backbone as a vocabulary: computes the model's final scores from states.
 
     Args:
-        backbone: The model; its current output layer is used in every call. Create this object before the states are
-            computed, because the weight's gradient is deferred until autograd has finished everything recorded
-            afterwards (``defer_gradient``).
+        backbone: The model. Every call uses its current output layer. Create this object before the states are
+            computed: the weight's gradient is deferred until autograd has finished all operations that were recorded
+            after this object was made (``defer_gradient``).
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
@@ -88,7 +88,7 @@ class OutputLayer:
         gather_weight(self.layer)
         mesh = vocabulary_mesh(self.layer)
         self.columns = ALL_COLUMNS if mesh is None else ColumnRange(mesh, self.size)
-        # what products read where the layer is a plain one; picked rows, whose gradient is sparse, read its own weight
+        # the weight for products of a plain layer; picked rows have a sparse gradient and use the layer's own weight
         self._weight = _read(self.layer) if _is_plain(self.layer) else None
         self._bias = None if self._weight is None or self.layer.bias is None else held_here(self.layer.bias)
 
@@ -104,14 +104,14 @@ class OutputLayer:
         """Scores of several sets of states."""
         if self._weight is None:
             made = [self._by_layer(part) for part in states]
-            # later steps write over the scores, which autograd forbids on a view (torchao's int8 layers give one)
+            # later steps overwrite the scores, which autograd forbids for a view (torchao's int8 layers return a view)
             return [self._adjusted(scores.clone() if scores._is_view() else scores, None) for scores in made]
         alike = [self.columns.read_by_all(part) for part in states]
         products = dense_products(self._weight, self._bias, alike, fused_backward)
         return [self._adjusted(scores, self.columns.tokens) for scores in products]
 
     def _by_layer(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        # of no states nothing, without asking the layer (bitsandbytes' 4-bit product cannot be)
+        # without states the layer is not called, because bitsandbytes cannot compute an empty 4-bit product
         return self.layer(states) if len(states) else states.new_zeros(0, self.size)
 
     def _adjusted(self, scores: Float[Tensor, "*rows _V"], ids: Tensor | None) -> Float[Tensor, "*rows _V"]:
@@ -124,9 +124,9 @@ class OutputLayer:
     ) -> Float[Tensor, "B Q K"]:
         """Scores of only K tokens per sequence, equal to those computed for all tokens."""
         if self._weight is not None:
-            # a collector is that of one tensor, so the product must read this one
+            # a collector of gradients belongs to one tensor, so the product must use this tensor
             collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
-            whole = self.columns is ALL_COLUMNS  # else the layer has a DTensor, also where one process holds all rows
+            whole = self.columns is ALL_COLUMNS  # otherwise the layer has a DTensor, even if one process holds all rows
             weight = self.layer.weight if whole and not collected else self._weight
             alike = self.columns.read_by_all(states)
 
@@ -158,8 +158,8 @@ class OutputLayer:
     ) -> list[Float[Tensor, "_R _K"]]:
         """For each group of states, the scores of the group's own tokens only.
 
-        Picking rows copies them. If this is slower than the whole product (few states, most of the vocabulary, no
-        gradient), the whole product is computed.
+        Picking rows copies them. If picking is slower than the product with the whole vocabulary (few states, most of
+        the vocabulary, no gradient), this method computes the product with the whole vocabulary.
         """
         products: list[Tensor] = []
         ids = [self.columns.held(group) for group in ids]
@@ -184,7 +184,7 @@ class OutputLayer:
         return picked > self.size / self.columns.processes * (1 + _PER_STATE * sum(map(len, states)))
 
     def _picked(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
-        # few scores out of all, in row chunks: only the layer itself knows its rows (quantised, adapted)
+        # a few scores out of all, in row chunks: a quantised or adapted layer can only compute all scores
         flat = states.flatten(0, 1)
         owner = torch.arange(len(ids), device=ids.device).repeat_interleave(states.shape[1])
         chunks = row_chunks(len(flat), self.size * 4, flat.device) or [slice(0, 0)]
@@ -193,7 +193,7 @@ class OutputLayer:
 
 
 _PROBE_LENGTH = 4
-_PROBE_SPREAD = 30.0  # standard deviation of the scores in the proof, so wide that a cap or any other bend shows
+_PROBE_SPREAD = 30.0  # standard deviation of the scores in the check; it is large, so that a cap changes the scores
 
 
 @torch.no_grad()
@@ -201,7 +201,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
     """Checks on amplified states that ``OutputLayer`` reproduces the model's logits, and that the model is causal.
 
     Returns:
-        The factor between the decoder's last hidden state and the output layer's input (T5: D ** -0.5; else 1).
+        The factor between the decoder's last hidden state and the output layer's input (T5: D ** -0.5; others: 1).
 
     Raises:
         UnsupportedBackboneError: If the model has no output layer, changes its scores in an unknown way, or is not
@@ -219,7 +219,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
         noise = torch.randn(states.shape, generator=generator).to(states)
         scores = layer(noise).float()
         finite = scores[scores.isfinite()]
-        if len(finite) > 1:  # fewer are left of weights that are NaN, which is said below
+        if len(finite) > 1:  # NaN weights leave fewer scores; a later check reports them
             noise = noise * (_PROBE_SPREAD / finite.std().clamp_min(1e-6)).to(noise)
         fed.append(noise)
         return fed[0]
@@ -228,7 +228,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
         outputs, states = run_with_output_tap(backbone, probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     same_shape = expected.shape == ours.shape
-    # a score of -inf on both sides is not a difference
+    # if both scores are -inf, they do not differ
     difference = (expected - ours).masked_fill(expected == ours, 0.0).abs().max().item() if same_shape else float("inf")
     largest = ours.masked_fill(ours == -torch.inf, 0.0).abs().max().item()
     if math.isnan(difference) and (fault := weights_at_fault(backbone)):
@@ -247,7 +247,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
 
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
-    """Raises ValueError if the hidden states that a head reads are not one vector per position (Gemma 3n)."""
+    """Raises ValueError if the hidden states that a head reads are not one vector per position (as in Gemma 3n)."""
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
@@ -272,9 +272,9 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
 
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
-    """Raises ValueError if a saved factor differs from the one that ``validate_output_layer`` finds."""
+    """Raises ValueError if a saved factor differs from the factor that ``validate_output_layer`` measures."""
     scale = validate_output_layer(backbone)
-    if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
+    if abs(scale / saved - 1) > 2e-2:  # in half precision the factor is measured with an error of about one percent
         raise ValueError(
             f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
             f"{scale:g} times its last hidden state; put this number there, or null"
@@ -310,7 +310,7 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
     ratio = ((states * hidden).sum() / hidden.square().sum()).item()
     if not torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3):
         return 1.0
-    # measured in half precision the factor has few digits, so one that is known is taken exactly
+    # in half precision the measured factor has few digits, so a known factor near it is returned instead
     exact = [number for number in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / number - 1) < 1e-2]
     return exact[0] if exact else ratio
 
@@ -325,9 +325,9 @@ class Adjustment(NamedTuple):
     change: Callable[[Tensor, Tensor | None], Tensor]
 
 
-# adjustments with one number, which stands in the model's configuration under one of these names
+# Adjustments by one number. The configuration of the model has the number under one of these names.
 _BY_NUMBER: tuple[tuple[str, tuple[str, ...], Callable[[Tensor, float], Tensor]], ...] = (
-    # Gemma 2 and its relatives, RecurrentGemma, xLSTM
+    # Gemma 2 and related models, RecurrentGemma, xLSTM
     (
         "soft_cap",
         ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
@@ -345,7 +345,7 @@ def _with_number(change: Callable[[Tensor, float], Tensor], number: float) -> Ca
 def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
     """Adjustments of a model's logits (soft cap, scale, bias), in order."""
     config = backbone.config
-    # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
+    # T5 and similar models have one configuration for both sides, and copy all of it if asked for the decoder's
     if not config.is_encoder_decoder or config.sub_configs:
         config = config.get_text_config(decoder=True)
     made = []
@@ -353,7 +353,7 @@ def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
         number = next((found for key in keys if (found := getattr(config, key, None)) is not None), None)
         if number is not None:
             made.append(Adjustment(name, _with_number(change, number)))
-    bias = getattr(backbone, "final_logits_bias", None)  # kept outside the output layer (BART, Marian)
+    bias = getattr(backbone, "final_logits_bias", None)  # BART and Marian have it outside the output layer
     if bias is not None:
 
         def add_bias(scores: Tensor, ids: Tensor | None) -> Tensor:
@@ -364,26 +364,26 @@ def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
     return made
 
 
-# -- Running an unmodified backbone up to its output layer, and no further.
+# -- Running an unmodified backbone up to its output layer.
 #
-# A pre-hook on the backbone's output layer sees the states that layer would read. It hands the layer an empty slice
-# of them instead, so the backbone finishes its forward pass without a single score, and the head makes the scores
-# later, in row chunks, by calling the same layer (so tied weights, LoRA or quantisation on it keep working).
+# A pre-hook on the backbone's output layer sees the states that the layer would read. It gives the layer an empty slice
+# of the states instead. So the backbone finishes its forward pass without computing scores. The head computes the
+# scores later, in row chunks, with the same layer, so that tied weights, LoRA and quantisation still work.
 #
-# The hook finds the running call in a context variable rather than in a closure: a deep copy of a model copies hooks
-# by reference, and a closure would lead back to the original.
+# The hook finds the running call in a context variable, not in a closure. A deep copy of a model copies hooks by
+# reference, so a closure would refer to the original model.
 
 
 class OutputTap:
-    """Captures the states in one call of a backbone; the output layer then gets ``feed(states)`` instead."""
+    """Captures the states in one call of a backbone, and gives the output layer ``feed(states)`` instead."""
 
     def __init__(self, feed: Callable[[Tensor], Tensor]) -> None:
         self.feed = feed
-        self.states: Tensor | None = None  # what the output layer would have read
+        self.states: Tensor | None = None  # the input that the output layer would have read
 
 
 class _CurrentTap:
-    """The tap of the running call: per thread and task in eager mode, a plain attribute while a graph is traced."""
+    """The tap of the running call. In eager mode each thread and task has a tap; a traced graph has an attribute."""
 
     def __init__(self) -> None:
         self._variable: ContextVar[OutputTap | None] = ContextVar("nextword_tap", default=None)
@@ -418,8 +418,8 @@ def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any,
 
 def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     """A function that cuts states to the smallest number of positions that the layer accepts."""
-    # one where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
-    # process) or shared by processes (DTensor divides by the number of positions)
+    # 1 if the layer's weight has integers (an empty product with a 4-bit weight of bitsandbytes ends the process) or is
+    # sharded over processes (DTensor divides by the number of positions), otherwise 0
     fewest = 0 if weight_of(layer).is_floating_point() and vocabulary_mesh(layer) is None else 1
     return lambda states: states[:, :fewest]
 
@@ -432,11 +432,11 @@ def run_with_output_tap(
     Args:
         backbone: Any transformers language model.
         inputs: Keyword arguments of its forward.
-        feed: Function that computes the output layer's input from the states; None: cuts states to the fewest positions
-            possible, to save time.
+        feed: Function that computes the output layer's input from the states. None: cut the states to the smallest
+            number of positions that the layer accepts, to save time.
 
     Returns:
-        The backbone's outputs (its logits are those of ``feed``) and the states (B, T, D).
+        The backbone's outputs, whose logits are computed from ``feed(states)``, and the states (B, T, D).
     """
     layer = backbone.get_output_embeddings()
     if not getattr(layer, "_nextword_tapped", False):
@@ -452,7 +452,7 @@ def run_with_output_tap(
     return outputs, tap.states
 
 
-# -- Weights that are NaN, which is what is left of a model that diverged.
+# -- Weights that are NaN, for instance after the training of a model diverged.
 
 _SHOWN = 3
 

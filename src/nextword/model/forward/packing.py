@@ -1,4 +1,4 @@
-"""Rows that pack several texts; a text begins wherever position ids restart."""
+"""Rows that pack several texts. A text begins wherever position ids restart."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nextword.runtime.devices import device_of
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
-# -- Where a compiled pass leaves its graph, and why: three positions, one for each reason below.
+# -- Why some functions are excluded from compiled graphs: the reason for each of three kinds.
 #
-# What is left out would lose by being traced. A graph has one size, so the loss would be made of every position,
-# padding and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
+# These functions would be slower in a graph. A graph has one size, so the loss would be computed at every position,
+# padding included, from whole (N, V) tensors that are kept for the backward pass. Outside a graph nothing changes.
 
 LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the positions that count alone"
 SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
@@ -37,7 +37,7 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
     return cast(Callable[[Function], Function], torch.compiler.disable(reason=reason))
 
 
-# -- Where the rows of a pass hold several texts, which their positions tell apart by beginning anew.
+# -- Which rows of a pass hold several texts. The position ids show it: they restart at each text.
 
 
 def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | None:
@@ -78,10 +78,10 @@ def _why_together(model: NextWordModel, given: Mapping[str, Any], positions: Ten
 
 @outside_graph(PACKED)
 def _parted(model: NextWordModel, given: Mapping[str, Any], positions: Int[Tensor, "_ T"]) -> TextRows | None:
-    apart = parts_texts(model)  # tried out before there are any texts, on all processes alike
+    apart = parts_texts(model)  # tested before the positions are inspected, so that all processes take part in the test
     tokens = given["input_ids"] if "input_ids" in given else given["inputs_embeds"]
     if positions.shape[0] not in (1, tokens.shape[0]) or positions.shape[1] != tokens.shape[1]:
-        return None  # the backbone says what does not fit
+        return None  # the backbone raises an error for these shapes
     begins = _begins(model, positions.expand(tokens.shape[0], -1))
     if not begins[:, 1:].any():
         return None
@@ -93,7 +93,7 @@ def _parted(model: NextWordModel, given: Mapping[str, Any], positions: Int[Tenso
 
 
 def _begins(model: NextWordModel, positions: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
-    # by the rule of the attention that parts the texts
+    # by the rule with which the attention separates the texts
     begins = torch.ones_like(positions, dtype=torch.bool)
     begins[:, 1:] = positions[:, 1:] != positions[:, :-1] + 1
     if _is_flash(model):
@@ -106,12 +106,12 @@ def _is_flash(model: NextWordModel) -> bool:
 
 
 def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T"], why: str) -> None:
-    # positions must not go back within a row; those at padding say nothing
+    # positions must not decrease within a row, except at padding
     back, mask = positions[:, 1:] < positions[:, :-1], given.get("step_mask", given.get("attention_mask"))
     if mask is not None:
         valid = mask[:, -positions.shape[1] :].bool() if getattr(mask, "ndim", None) == 2 else None
         if valid is None or valid.shape[1] != positions.shape[1] or positions.shape[0] not in (1, len(valid)):
-            return  # what is wrong with such a mask is said where padding is decided
+            return  # the code that decides about padding rejects this mask
         back = back & valid[:, 1:] & valid[:, :-1]
     if back.any():
         raise ValueError(
@@ -120,30 +120,30 @@ def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T
         )
 
 
-# -- Which backbones keep the texts of a row apart where their positions begin anew; asked by reading such a row.
+# -- Whether a backbone separates the texts of a row if position ids restart. It is tested with a row of three texts.
 
-# kinds of layers, by the names that transformers gives them, that have no mask
+# types of layers without a mask, by transformers' names
 _NO_ATTENTION = {"conv", "hybrid", "hybrid_sliding", "linear_attention"}
-# three texts of consecutive tokens are read: the first token of each, and how many each has
+# the three texts have consecutive tokens: the first token of each text, and the length of each
 _STARTS, _LENGTH = (3, 5, 9), 4
-# of what a text in front changes, a backbone that keeps texts apart leaves less than this, rounding included
+# if a backbone separates texts, earlier texts have less than this share of their usual effect, rounding included
 _SHARE = 0.25
 
 
 class TextReadings(NamedTuple):
-    """Log-probabilities of a text: packed after other texts, concatenated with them as one text, and alone."""
+    """Log-probabilities of a text in three settings: packed after other texts, joined with them as one text, alone."""
 
     apart: Float[Tensor, "T V"]
     together: Float[Tensor, "T V"]
     alone: Float[Tensor, "T V"]
 
     def share_left(self) -> float:
-        """Effect of the preceding texts if packed, as a share of their effect if concatenated."""
+        """Effect of the earlier texts if packed, as a share of their effect if they are joined as one text."""
         return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
 
 
 def readings(model: NextWordModel) -> TextReadings | None:
-    """Runs the backbone on one short text in three settings; None if it cannot run without a mask.
+    """Runs the backbone on one short text in three settings. None if the backbone cannot run without a mask.
 
     Transformers separates the texts of a row by their positions if it gets neither a mask nor a cache. With a mask of
     ones it does not separate them.
@@ -154,13 +154,13 @@ def readings(model: NextWordModel) -> TextReadings | None:
     ones = torch.ones(1, len(texts) * _LENGTH, dtype=torch.long, device=device)
     try:
         apart, together = _last(model, texts), _last(model, texts, attention_mask=ones)
-    except Exception:  # of anything: it cannot read a row without a mask, so it cannot be given two texts
+    except Exception:  # any error: the backbone cannot read a row without a mask, so it cannot read packed texts
         return None
     return TextReadings(apart, together, _last(model, texts[-1:]))
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether the backbone gives a packed text the same scores as alone; tested once per attention implementation."""
+    """Whether a packed text gets the same scores as alone. It is tested once per attention implementation."""
     known: dict[str, bool] = model._parts_texts
     kind = attention_of(model)
     if kind not in known:
@@ -187,12 +187,12 @@ def packed_row(model: NextWordModel, texts: tuple[Tensor, ...]) -> dict[str, Any
     inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None], "position_ids": positions + first_position(model)}
     taken = inspect.signature(model.backbone.forward).parameters.values()
     if any(one.name == "use_cache" or one.kind is one.VAR_KEYWORD for one in taken):
-        inputs["use_cache"] = False  # with a cache, transformers looks for no second text
+        inputs["use_cache"] = False  # with a cache, transformers does not separate texts
     return inputs
 
 
 def first_position(model: NextWordModel) -> int:
-    """Position id of a first token: 0, or the one after the padding position in models like RoBERTa."""
+    """Position id of a first token: 0, or in models like RoBERTa the id after the padding position."""
     named = model.backbone.named_modules()
     tables = [part for name, part in named if isinstance(part, nn.Embedding) and "position" in name.rpartition(".")[2]]
     kept = [table.padding_idx for table in tables if table.padding_idx is not None]
@@ -205,11 +205,11 @@ def _last(model: NextWordModel, texts: tuple[Tensor, ...], **more: Any) -> Float
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
-    """The largest difference, and more than 0; tokens with ``-inf`` in both do not differ."""
+    """The largest difference, always above 0. If a token has ``-inf`` in both, it does not count."""
     return float((a - b).abs().masked_fill(a == b, 0.0).max().clamp_min(torch.finfo(a.dtype).tiny))
 
 
-# -- The texts of packed rows, each in a row of its own.
+# -- The texts of packed rows, moved to one row each.
 
 
 @dataclass(frozen=True)

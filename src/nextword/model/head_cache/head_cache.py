@@ -27,10 +27,10 @@ class HeadCache(HeadCacheView):
 
     In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
     ``of_source`` if there is a source. Between passes the owner of the KV cache calls ``reset``, ``crop``, ``align``,
-    ``reorder`` and ``repeat``, and ``reserve`` before a long text.
+    ``reorder`` and ``repeat``. Before a long text it calls ``reserve``.
 
-    Like keys and values, the values of a position depend only on the tokens up to it. An operation that an
-    implementation does not support raises a ValueError that says what to do instead.
+    Like keys and values, the values of a position depend only on the tokens up to this position. If an implementation
+    does not support an operation, it raises a ValueError that says what to do instead.
     """
 
     virtual = 0
@@ -39,23 +39,23 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions in the KV cache, dropped ones included; a tensor if the host must not wait for it."""
+        """Number of positions in the KV cache, dropped ones included. A tensor if reading it would delay the host."""
 
-    # -- in a pass
+    # -- during a pass
 
     def recall(self) -> Memory:
-        """See ``HeadCacheView.recall``; new positions are at the end of the texts, or at their fixed index."""
+        """See ``HeadCacheView.recall``. New positions are at the end of the texts, or at a fixed index."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
 
     @abstractmethod
     def read(self) -> dict[str, Tensor]:
-        """All streams (B, S, ...) by name, one row per text. Positions after the end of a text are not valid."""
+        """All streams (B, S, ...) by name, with one row per text. Positions after the end of a text are not valid."""
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """Cached values of the source (B, ...); ``make`` computes them in the first pass, later passes reuse them.
+        """Cached values of the source (B, ...). ``make`` computes them in the first pass; later passes reuse them.
 
         ``virtual`` is the number of virtual positions that this pass puts before the text.
         """
@@ -77,12 +77,12 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def crop(self, change: int) -> None:
-        """Removes the last ``-change`` positions (rejected draft tokens); 0 or more removes none. The source stays."""
+        """Removes the last ``-change`` positions (rejected draft tokens). 0 removes nothing. The source stays."""
 
     def align(self, dropped: Tensor, length: int) -> None:
         """Removes the last ``dropped[i]`` positions of sequence i (B,), then aligns all ends at length ``length``.
 
-        Shorter sequences get padding at the beginning. Not supported by a static cache.
+        Shorter sequences get padding at the beginning. A static cache does not support this method.
         """
         raise ValueError(
             f"{type(self).__name__}: must crop all sequences alike ({dropped.tolist()} given); use a dynamic cache"
@@ -90,11 +90,11 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def reorder(self, index: Tensor) -> None:
-        """Replaces sequence i by sequence ``index[i]`` (beam search); the index may be shorter than the batch."""
+        """Replaces sequence i by sequence ``index[i]`` (beam search). The index may be shorter than the batch."""
 
     @abstractmethod
     def repeat(self, repeats: int) -> None:
-        """Repeats every sequence ``repeats`` times, copies adjacent (several continuations of each)."""
+        """Repeats every sequence ``repeats`` times, with copies side by side (for several continuations of each)."""
 
 
 def unknown(like: Tensor, positions: int) -> Tensor:
@@ -105,8 +105,8 @@ def unknown(like: Tensor, positions: int) -> Tensor:
 
 # -- A head cache whose streams grow with the text, for dynamic KV caches and for a single pass.
 
-# positions beyond its width that a window keeps, so that rejected candidates can be taken back; streams that forget
-# their oldest ones likewise
+# number of positions that a window keeps beyond its width, so that draft tokens can be removed again; a stream that
+# drops its oldest positions also keeps so many more
 _CROPPABLE = 64
 
 
@@ -123,7 +123,7 @@ class DynamicHeadCache(HeadCache):
         self._windows: dict[str, GrowingTensor] = {}
         self._source: dict[str, Tensor] = {}
         self._unseen = unseen
-        self._begin = 0  # where the first position that is kept stands in the KV cache; < 0 where it came before it
+        self._begin = 0  # index in the KV cache of the first kept position; negative if it is before the KV cache
 
     @property
     def length(self) -> int:
@@ -162,7 +162,7 @@ class DynamicHeadCache(HeadCache):
         return {name: stream.positions for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``; a few additional positions are kept, for ``crop``."""
+        """See ``HeadCache.preceded``. A few additional positions are kept, for ``crop``."""
         if name not in self._windows:
             self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], positions, *new.shape[2:]))
         window = self._windows[name]
@@ -219,17 +219,17 @@ class DynamicHeadCache(HeadCache):
             stream.align(dropped, kept)
         self._streams[VALID] = GrowingTensor(valid)
         most = int(dropped.max())
-        for window in self._windows.values():  # of the last positions alone, so each keeps what all sequences have
+        for window in self._windows.values():  # each window keeps the positions that all sequences have
             window.align(dropped, window.positions.shape[1] - most)
 
     def reorder(self, index: Tensor) -> None:
-        """Sequence i becomes what sequence ``index[i]`` was."""
+        """Replaces sequence i by sequence ``index[i]``."""
         for stream in self._tensors:
             stream.select(index)
         self._source = {name: stream.index_select(0, index.to(stream.device)) for name, stream in self._source.items()}
 
     def repeat(self, repeats: int) -> None:
-        """Every sequence ``repeats`` times, copies side by side."""
+        """Repeats every sequence ``repeats`` times, with copies side by side."""
         for stream in self._tensors:
             stream.repeat(repeats)
         self._source = {name: stream.repeat_interleave(repeats, 0) for name, stream in self._source.items()}
@@ -239,9 +239,9 @@ class DynamicHeadCache(HeadCache):
         return [*self._streams.values(), *self._windows.values()]
 
 
-# -- A tensor that grows along its second dimension in every step, without being copied in every step.
+# -- A tensor that grows along its second dimension, without a copy in every step.
 
-# room behind a grown stream: at least so many positions, and one for every so many that it holds
+# spare positions of a stream after it has grown: at least _ROOM, and one for every _SHARE positions that it has
 _ROOM, _SHARE = 64, 4
 
 
@@ -266,7 +266,7 @@ class GrowingTensor:
         self._end = positions.shape[1]
 
     def __getstate__(self) -> Tensor:
-        # without the spare positions, which a copy or a file need not have
+        # a copy or a file does not need the spare positions
         return self.positions.clone()
 
     def __setstate__(self, positions: Tensor) -> None:
@@ -278,7 +278,7 @@ class GrowingTensor:
         if not self._takes(new):
             self._hold(torch.cat([self.positions[:, start:], new], 1))
             return
-        foreign = self._block.is_inference() != torch.is_inference_mode_enabled()  # one must not write into the other
+        foreign = self._block.is_inference() != torch.is_inference_mode_enabled()  # torch forbids writing across modes
         if foreign or self._end + new.shape[1] > self._block.shape[1]:
             self._move(self.positions[:, start:], new.shape[1])
             start = 0
@@ -288,7 +288,7 @@ class GrowingTensor:
         self.positions = self._block[:, begin : self._end]
 
     def _takes(self, new: Tensor) -> bool:
-        # into a block: a graph, recorded or traced, must be given a new tensor
+        # no writing in place while autograd records or torch.compile traces: they need a new tensor
         same = self.positions.dtype == new.dtype and len(self.positions) == len(new)
         return same and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
@@ -309,7 +309,7 @@ class GrowingTensor:
         self._hold(self.positions[:, :change])
 
     def select(self, index: Tensor) -> None:
-        """Sequence i becomes what sequence ``index[i]`` was."""
+        """Replaces sequence i by sequence ``index[i]``."""
         index, held = index.to(self.positions.device), self.positions.shape[1]
         if torch.is_grad_enabled():
             self._hold(self.positions.index_select(0, index))
@@ -323,15 +323,15 @@ class GrowingTensor:
         self._hold(aligned_at_end(self.positions, dropped, length))
 
     def repeat(self, repeats: int) -> None:
-        """Every sequence ``repeats`` times, copies side by side."""
+        """Repeats every sequence ``repeats`` times, with copies side by side."""
         self._hold(self.positions.repeat_interleave(repeats, 0))
 
 
-# -- A head cache of fixed size, for static KV caches: the same addresses in every step, so that a step can be compiled.
+# -- A head cache of fixed size, for static KV caches. Its addresses never change, so that a step can be compiled.
 
 
 class StaticHeadCache(HeadCache):
-    """A cache of fixed size, written in place, whose length is a tensor, so that it needs no device synchronisation.
+    """A cache of fixed size, written in place. Its length is a tensor, so that no pass waits for the device.
 
     It holds at most ``max_length`` positions of text. The first pass fixes its number of sequences. Like transformers'
     static cache, it cannot be cropped.
@@ -351,7 +351,7 @@ class StaticHeadCache(HeadCache):
         return self._length
 
     def reserve(self, positions: int) -> None:
-        """See ``HeadCache.reserve``. Not for compiled code, because growing changes the addresses."""
+        """See ``HeadCache.reserve``. Compiled code must not call it, because a larger cache has other addresses."""
         missing = positions - self._max_length
         if missing > 0:
             self._max_length = positions
@@ -376,7 +376,7 @@ class StaticHeadCache(HeadCache):
         return dict(self._streams)
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``; the window has a fixed address and no additional positions."""
+        """See ``HeadCache.preceded``. The window has a fixed address and no additional positions."""
         if name not in self._windows:
             self._windows |= _fixed({name: new.new_zeros(new.shape[0], positions, *new.shape[2:])})
         window = self._windows[name]
@@ -407,7 +407,7 @@ class StaticHeadCache(HeadCache):
         self._knows_source = False
 
     def crop(self, change: int) -> None:
-        """Raises ValueError; transformers checks ``is_croppable`` first."""
+        """Raises ValueError. Transformers calls ``is_croppable`` first."""
         if change < 0:
             raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
 
@@ -428,7 +428,7 @@ class StaticHeadCache(HeadCache):
 
 
 def _fixed(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same buffers, marked as having fixed addresses for compiled steps."""
+    """The same buffers, marked for compiled steps as having fixed addresses."""
     if not is_torchdynamo_compiling():
         for buffer in buffers.values():
             torch._dynamo.mark_static_address(buffer)

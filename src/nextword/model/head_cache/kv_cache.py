@@ -1,18 +1,19 @@
 """Attaches a head cache to a KV cache of transformers.
 
-Transformers passes one object through generation, the KV cache, and calls its methods: ``reorder_cache`` for beams,
-``crop`` after rejected draft tokens, ``batch_repeat_interleave`` for several continuations, ``reset`` for another text.
-The head cache must follow all of these. So it is stored on that object as the attribute ``head_cache``, and the methods
-are replaced on this object (``Moves``): each changes keys and values as the cache's class does, then the head cache.
-The class of the cache, its layers and all other caches are not changed.
+Generation in transformers passes one object from step to step, the KV cache. It calls ``reorder_cache`` for beams,
+``crop`` after rejected draft tokens, ``batch_repeat_interleave`` for several continuations, and ``reset`` for another
+text. The head cache must be changed in the same way. So the head cache is the attribute ``head_cache`` of the KV cache,
+and these methods are replaced on this object (``Moves``). Each new method changes keys and values as the method of the
+class does, and then changes the head cache. The cache's class, its layers and all other caches are not changed.
 
 Alternatives, and why they do not work:
 
-- A subclass of our own: ``type(cache)`` changes, from which transformers decides whether to compile
-(``type(cache) is not DynamicCache``) and ``torch.export`` how to flatten a cache. - An additional layer with the head
-cache: the number of layers changes, on which dynamic caches rely. - A method on a layer: caches without a configuration
-have no layer before the first pass. - A wrapper around the given cache: ``generate`` returns the wrapper, and we miss
-crops of the caller's cache. - The model's ``_reorder_cache``: transformers calls it only for beams.
+- A subclass of our own: by ``type(cache)`` transformers decides whether to compile (``type(cache) is not
+  DynamicCache``), and ``torch.export`` how to flatten a cache.
+- An additional layer with the head cache: dynamic caches rely on the number of layers.
+- A method on a layer: caches without a configuration have no layer before the first pass.
+- A wrapper around the given cache: ``generate`` returns the wrapper, and we do not see when the caller crops the cache.
+- The model's ``_reorder_cache``: transformers calls it only for beams.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ MOVES = ("reorder_cache", "crop", "batch_repeat_interleave", "batch_select_indic
 class Moves:
     """The methods of a KV cache that change its keys and values, each followed by the same change of the head cache.
 
-    The reference to the cache is weak, because a cycle would keep keys and values in memory until the garbage collector
-    runs. Copies and pickles of the cache have methods and a head cache of their own.
+    The reference to the cache is weak. Otherwise a reference cycle would keep keys and values in memory until the
+    garbage collector runs. Copies and pickles of the cache have methods and a head cache of their own.
     """
 
     def __init__(self, kv_cache: Cache, head_cache: HeadCache) -> None:
         self._kv_cache, self._head_cache = ref(kv_cache), head_cache
-        # what the cache's owner put on this very object; it is called in place of the class's method
+        # methods that the cache's owner set on this object; they are called instead of the methods of the class
         self._owners = {name: _owners_method(kv_cache, name) for name in MOVES}
 
     def __getstate__(self) -> tuple[Cache, HeadCache, dict[str, Any]]:
@@ -52,7 +53,7 @@ class Moves:
         self._kv_cache, self._head_cache, self._owners = ref(state[0]), state[1], state[2]
 
     def _move(self, name: str, argument: Any = None) -> None:
-        # of keys and values, as the owner of the cache or its class makes it
+        # changes keys and values, by the method of the cache's owner or of its class
         kv_cache = self._cache
         method = self._owners.get(name) or getattr(type(kv_cache), name).__get__(kv_cache)
         method() if argument is None else method(argument)
@@ -94,14 +95,14 @@ class Moves:
 
 
 def _owners_method(kv_cache: Cache, name: str) -> Any:
-    """The method that the owner of a cache set on the object itself before a head cache was attached; None: none."""
+    """The method that the owner of a cache set on the object itself before a head cache was attached, or None."""
     method = vars(kv_cache).get(name)
     earlier = getattr(method, "__self__", None)
     return earlier._owners[name] if isinstance(earlier, Moves) else method
 
 
 def put_head_cache_on(kv_cache: Any, head_cache: HeadCache) -> None:
-    """Attaches a head cache to a cache (not an ``EncoderDecoderCache``); methods that the cache lacks are not added."""
+    """Attaches a head cache to a cache (not an ``EncoderDecoderCache``). Methods that the cache lacks are not added."""
     moves = Moves(kv_cache, head_cache)
     kv_cache.head_cache = head_cache
     for name in MOVES:
@@ -123,7 +124,7 @@ def cache_argument(backbone: Any) -> str | None:
 
 
 def why_no_head_cache(backbone: Any) -> str:
-    """Why a head cache cannot be attached to a model's cache; empty if it can."""
+    """Why a head cache cannot be attached to a model's cache; an empty text if it can."""
     if cache_argument(backbone) is None:
         return "has no KV cache that transformers passes between decoding steps"
     if hasattr(backbone, "_setup_cache"):
@@ -142,7 +143,7 @@ def head_cache_of(kv_cache: Cache | None) -> HeadCache | None:
 
 
 def kv_length(kv_cache: Cache) -> int | Tensor | None:
-    """Number of positions in a cache; None if it does not count them (linear attention, model-specific caches)."""
+    """Number of positions in a cache. None if the cache does not count them (linear attention, some models' own)."""
     inner: Any = decoder_cache(kv_cache)
     if not isinstance(inner, Cache):
         return None
@@ -152,7 +153,7 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
         length: int | Tensor = inner.get_seq_length()
     except ValueError:
         return None
-    if isinstance(length, int) and not length:  # MiniMax keeps its linear attention elsewhere, and an empty layer here
+    if isinstance(length, int) and not length:  # MiniMax's linear attention leaves this layer of the cache empty
         length = max((layer.get_seq_length() for layer in inner.layers if isinstance(layer, DynamicLayer)), default=0)
     return length
 
@@ -174,7 +175,7 @@ def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCac
 
 
 def can_align(kv_cache: Any) -> bool:
-    """Whether sequences of a cache can be cropped by different numbers of tokens: true if all layers only grow."""
+    """Whether each sequence of a cache can be cropped by its own number of tokens: yes if all layers only grow."""
     inner = decoder_cache(kv_cache)
     return isinstance(inner, DynamicCache) and all(type(layer) is DynamicLayer for layer in inner.layers)
 
@@ -182,8 +183,8 @@ def can_align(kv_cache: Any) -> bool:
 def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
     """Removes the last ``dropped[i]`` positions (B,) of sequence i of a cache for which ``can_align`` is true.
 
-    Then all sequences are aligned at their end, with ``length`` positions in all. Keys may move because they include
-    their positions. The caller must mask the gaps at the beginning.
+    Then all sequences end at the same position, with ``length`` positions in all. Keys may move because they already
+    include their position ids. The caller must mask the gaps at the beginning.
     """
     inner: Any = decoder_cache(kv_cache)
     for layer in inner.layers:
@@ -195,24 +196,24 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
         head_cache.align(dropped, length)
 
 
-# -- What is remembered of a text longer than the window in which a model reads it.
+# -- The head cache of a text that is longer than the window in which a model reads it.
 
 
 class LongMemory(DynamicHeadCache):
     """A head cache that is passed from one forward pass to the next without the KV cache, for long texts in windows.
 
-    The rows of a pass are windows of one text, in order, and its new positions continue where the last pass ended::
+    The rows of a pass are windows of one text, in order. Their new positions follow those of the last pass::
 
         memory = LongMemory()
-        for rows, new in windows:  # (B, T) tokens, and True where a window does not repeat the one before
+        for rows, new in windows:  # (B, T) tokens, and True if the window before does not have the token
             distribution = model.distribution(rows, memory=memory, new_positions=new)
 
     A head such as ``cache:long=12288`` sees the last 12,288 positions, wherever the windows begin; earlier positions
     are dropped. Gradients reach only positions of the same pass.
 
     Args:
-        start: Token that begins a document, if the text has several documents, which do not see each other. None: the
-            text is one document.
+        start: Token that begins a document, if the text has several documents. A head then sees only earlier positions
+            of the same document. None: the text is one document.
     """
 
     def __init__(self, start: int | None = None) -> None:
@@ -221,11 +222,11 @@ class LongMemory(DynamicHeadCache):
 
     @property
     def begin(self) -> int:
-        """Number of positions of the text before the first kept one."""
+        """Number of positions of the text before the first kept position."""
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """See ``DynamicHeadCache.write``; gradients do not reach earlier passes. Several rows may continue one text."""
+        """See ``DynamicHeadCache.write``. Gradients do not reach earlier passes. Several rows may continue one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)
@@ -248,5 +249,5 @@ class LongMemory(DynamicHeadCache):
         self._streams = {name: GrowingTensor(positions) for name, positions in kept.items()}
 
     def before_cache(self) -> None:
-        """Call this when a new KV cache begins; the kept positions are before its first one."""
+        """Call this method when a new KV cache begins. The kept positions are then before the KV cache."""
         self._begin = -self._kept

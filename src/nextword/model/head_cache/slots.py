@@ -1,24 +1,24 @@
 """Head cache with one entry per slot of a serving engine's KV cache.
 
 An engine packs the new tokens of many requests into one row, stores keys and values in blocks, shares blocks of equal
-prefixes, and preempts requests. A head cache per request would break with each of these, so it is stored per slot. Like
-keys and values, the head's values at a position depend only on the tokens up to it. So prefix sharing, chunked prompts
-and preemption work without further code.
+prefixes, and preempts requests. A head cache per request would be wrong after each of these operations, so values are
+stored per slot. Like keys and values, the head's values at a position depend only on the tokens up to it. So prefix
+sharing, chunked prompts and preemption work without further code.
 
 How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_inputs``::
 
-    memory = SlotMemory(blocks * block_size)  # once, beside the KV cache
+    memory = SlotMemory(blocks * block_size)  # made once, like the KV cache
 
-    # in every pass, once the backbone has given its states
-    slots = SlotMapping.of_blocks(starts, lengths, table, block_size, count)  # where requests and new tokens stand
+    # in every pass, after the backbone has computed its states
+    slots = SlotMapping.of_blocks(starts, lengths, table, block_size, count)  # slots of requests and new tokens
     tokens = PackedTokens(ids, states, layers)
     packed = packed_inputs(head, OutputParts(output_layer), tokens, memory.in_pass(slots))  # writes the new tokens
 
-    # for the rows whose next token is asked for, of any requests; at once or later
+    # for rows of any requests whose next token is needed, now or later
     log_probs = head(packed.last(rows)).log_probs()
 
-An engine that copies a block (for a request with two continuations) calls ``memory.copy`` with the slots. Blocks that
-are swapped out of the cache and back must be computed again.
+An engine that copies a block (for a request with two continuations) calls ``memory.copy`` with the block's slots. If a
+block is swapped out of the cache, its tokens must be computed again.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class SlotMapping:
     """The slots of the tokens of one pass: N new tokens of R requests, concatenated in one row.
 
     Args:
-        starts: Index of the first new token of each request in the row, then N: R + 1 numbers.
-        lengths: Number of tokens of each request so far, new ones included; at least 1.
-        held: Slot of each of these tokens; entries after the last token repeat the first slot, which is readable.
+        starts: R + 1 numbers: the index of the first new token of each request in the row, and then N.
+        lengths: Number of tokens of each request so far, including new tokens; at least 1.
+        held: Slot of each token so far. Entries after the last token repeat the first slot, which can be read.
         count: N, as a host number.
     """
 
@@ -68,7 +68,7 @@ class SlotMapping:
         Args:
             starts: See the class.
             lengths: See the class.
-            table: Blocks of each request in order; entries after its last block are ignored.
+            table: Blocks of each request in order; entries after a request's last block are ignored.
             block_size: Number of slots per block; block b begins at slot ``b * block_size``.
             count: N.
             longest: Maximum of ``lengths``; None: computed on the device.
@@ -108,19 +108,19 @@ class SlotMapping:
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new token and of ``positions`` before it, and a mask of those before the text's start."""
+        """Slots of each new token and of ``positions`` before it, and a mask of positions before the text's start."""
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
 
 def _positions(lengths: Int[Tensor, "R"], longest: int | None) -> Int[Tensor, "R S"]:
-    """Positions ``[0, 1, ...]`` of each text, 0 after its end."""
+    """Positions ``[0, 1, ...]`` of each text, and 0 after its end."""
     position = torch.arange(int(lengths.max()) if longest is None else longest, device=lengths.device)
     return torch.where(position < lengths[:, None], position, 0)
 
 
 class SlotMemory:
-    """Head cache for all slots of an engine's KV cache: tensors (slots, ...), each allocated at its first write.
+    """Head cache for all slots of an engine's KV cache: tensors (slots, ...), each allocated when first written.
 
     Slots are numbered from 0.
     """
@@ -160,7 +160,7 @@ class PagedHeadCache(HeadCacheView):
         self._memory, self.slots = memory, slots
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
-        """Writes (N, 1, ...) to the slots of the new tokens; returns the position (N,) of each in its request."""
+        """Writes (N, 1, ...) to the slots of the new tokens; returns each token's position (N,) in its request."""
         self._memory.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
         return self.slots.position
 
@@ -172,34 +172,34 @@ class PagedHeadCache(HeadCacheView):
         """The texts of some requests, one row each, in the given order; requests may repeat."""
         lengths, held, streams = self.slots.lengths[requests], self.slots.held[requests], self._memory.streams
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
-        # how many slots each row needs, where that is known without asking the device
+        # number of slots that each row needs; None if reading it would wait for the device
         counts = tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
         others = {name: stream for name, stream in streams.items() if name not in (IDS, VALID)}
         return Memory(streams[IDS][held], streams[VALID][held] & inside, StreamsInPlace(others, held, counts))
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCacheView.preceded``; returns (N, positions + 1, ...). All positions of a window are kept."""
+        """See ``HeadCacheView.preceded``. Returns (N, positions + 1, ...). All positions of a window are kept."""
         self._memory.write(self.slots.written, {name: new[:, 0]}, windows=True)
         slots, before_start = self.slots.before(positions)
         window = self._memory.windows[name][slots]
         return window.masked_fill(before_start.reshape(*before_start.shape, *[1] * (window.ndim - 2)), 0)
 
 
-# -- How memory at slots rides in the paged KV cache of transformers' continuous batching (``generate_batch``).
+# -- The head cache in the paged KV cache of transformers' continuous batching (``generate_batch``).
 #
-# The cache is one object for all requests, and the model's forward is handed it in every pass, together with the
-# slots that the pass writes and reads. So the memory lies on that object, as its attribute ``head_memory``, and
-# blocks that it copies (a request that continues in two ways) are copied there too. Its class and all other caches stay
-# as they are.
+# The KV cache is one object for all requests. The model's forward gets it in every pass, together with the slots that
+# the pass writes and reads. So the head cache is this object's attribute ``head_memory``. If the KV cache copies blocks
+# (a request that continues in two ways), their values in the head cache are copied too. The class of the KV cache and
+# all other caches are not changed.
 
-# the layers whose keys and values are kept for the whole text, and not for a window of it
+# the type of layers that keep keys and values for the whole text, not only for a window
 _LAYERS = "full_attention"
 
 
 class BlockCopies:
     """Copies blocks in the KV cache, then in the head cache.
 
-    The reference to the cache is weak, because a cycle would keep its tensors until the garbage collector runs.
+    The reference to the cache is weak. Otherwise a cycle would keep its tensors until the garbage collector runs.
     """
 
     def __init__(self, cache: Any, memory: SlotMemory) -> None:
@@ -226,7 +226,7 @@ def memory_on(cache: Any) -> SlotMemory:
     memory: SlotMemory | None = getattr(cache, "head_memory", None)
     if memory is None:
         layers = cache.cache_allocators[_LAYERS]
-        blocks = layers.num_blocks + 2 * layers.blocks_per_sector  # two sectors in front are never handed out
+        blocks = layers.num_blocks + 2 * layers.blocks_per_sector  # the first two sectors are never assigned
         memory = SlotMemory(blocks * layers.tokens_per_page)
         cache.head_memory = memory
         cache.perform_cache_copy = BlockCopies(cache, memory).perform_cache_copy
@@ -249,14 +249,14 @@ def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedHeadCache:
         blocks = table[layers.index] // (stride // size)
         slots = SlotMapping.of_blocks(starts, lengths, blocks, size, count)
     else:
-        # nothing is read where no request has a past: what is written is all there is
+        # if no request has earlier tokens, no slots are read, and the written slots are all slots
         read, written = arguments["read_index"][layers.index], arguments["write_index"][layers.index]
         positions = read if len(read) else written
-        listed = positions // stride * size + positions % stride  # a block's rows are those of all its layers
+        listed = positions // stride * size + positions % stride  # a block has rows for all of its layers
         slots = SlotMapping.of_list(starts, lengths, listed, count, _of_whole_texts(arguments.get("max_length_k")))
     return memory_on(cache).in_pass(slots)
 
 
 def _of_whole_texts(by_layers: Any) -> Any:
-    """The value of an argument for the layers with full attention; transformers 5.18 gives it without a layer name."""
+    """The argument's value for layers with full attention. transformers 5.18 gives the value without a layer name."""
     return by_layers[_LAYERS] if isinstance(by_layers, Mapping) else by_layers

@@ -1,1 +1,1 @@
-"""Speculative decoding: next tokens are drafted, and one pass of the model verifies all of them."""
+"""Speculative decoding: a drafter proposes the next tokens, and one pass of the model verifies all of them."""

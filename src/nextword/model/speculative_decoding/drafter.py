@@ -1,4 +1,4 @@
-"""Drafters of next tokens: the base class, a drafter that uses the head's positions, and prompt lookup."""
+"""Drafters of the next tokens: the base class, a drafter that uses the head's positions, and prompt lookup."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draft:
-    """Drafted tokens.
+    """Draft tokens of one text.
 
     Attributes:
         tokens: Token ids, at least one.
         evidence: Kind of evidence; drafts with equal evidence share one acceptance rate.
-        agreed: Number of tokens before the draft's source that equal the end of the text.
-        found: Text and position from which the first drafted token was copied; None: not copied.
+        agreed: Number of tokens before the position copied from that equal the last tokens of the text.
+        found: Text and position from which the first draft token was copied; None: not copied.
     """
 
     tokens: Sequence[int]
@@ -47,8 +47,8 @@ class KnownText:
     Attributes:
         tokens: Ids of the decoder's text so far, without padding.
         source: Ids of the head's source, padding included; empty if there is none.
-        instead: Text and position of the token that the last draft had, or would have had, in place of the last token;
-            None if the draft was not copied from a position.
+        instead: If the last draft was copied and the last token differs from it: text and position of the draft token
+            that the last token replaced. None if the draft was not copied from a position.
     """
 
     tokens: list[int]
@@ -58,16 +58,16 @@ class KnownText:
     words = property(attrgetter("tokens"))  # the old name
 
     def of(self, text: TextRead) -> list[int]:
-        """The ids of one of the two texts."""
+        """The ids of the text or of the source."""
         return self.tokens if text == "text" else self.source
 
 
 MOST_AGREED = 8
-"""Maximum number of tokens compared before a position."""
+"""Maximum number of tokens that are compared before a position."""
 
 
 def agreed_before(there: Sequence[int], position: int, here: Sequence[int]) -> int:
-    """Number of tokens up to a position that equal the end of a text, at most ``MOST_AGREED``.
+    """Number of tokens up to a position that equal the last tokens of a text, at most ``MOST_AGREED``.
 
     >>> agreed_before([5, 6, 7, 8], 2, [9, 6, 7])
     2
@@ -93,9 +93,9 @@ class Decided:
     padding: list[int]
 
     def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
-        """By component, the share of the probability of each text's last token from each position (R, S).
+        """The share of the probability of each text's last token that comes from each position (R, S), by component.
 
-        The second result names the text of these positions, by component.
+        The second result names, by component, the text that these positions are in.
         """
         ids = torch.tensor(list(tokens), device=self.positions.device)
         chosen = self.distribution[self.positions]
@@ -103,10 +103,10 @@ class Decided:
 
 
 class Drafter(ABC):
-    """Drafts the next tokens of texts. Drafts change only the speed of generation, not the texts."""
+    """Drafts the next tokens of texts. Drafts change the speed of generation, but not the texts."""
 
     reads_positions: bool = False
-    """Whether the drafter calls methods of the distribution, whose scores are then kept."""
+    """Whether the drafter calls methods of the distribution. The distribution then keeps its scores."""
 
     @abstractmethod
     def expect_fit(self, model: NextWordModel) -> None:
@@ -124,21 +124,21 @@ drafters: Registry[type[Drafter]] = Registry("draft", Drafter)
 """All drafters by name."""
 
 
-# -- Drafts from the head itself: what follows the position that its last token was copied from.
+# -- Drafts from the head: the tokens after the position from which the head copied the last token.
 
 _POSITIONS = 64
-"""Number of positions checked per component; partitions divide a token's probability evenly among its positions."""
+"""Number of positions checked per component. Partitions divide a token's probability evenly among its positions."""
 _SHARES = (0.05, 0.2, 0.5, 0.8)
-"""Bounds of the copied share of probability that separate kinds of evidence."""
+"""Bounds between kinds of evidence: the share of the token's probability that was copied."""
 
 
 @drafters.register("head", aliases=["places"])
 class CopyHeadDrafter(Drafter):
     """Drafts the tokens after the position that the last token was most likely copied from.
 
-    This is the position where most tokens before it agree; ties are broken by the larger share of the probability, then
-    by the earlier position. If the last token does not occur elsewhere but replaced a drafted token, the draft
-    continues after that drafted token.
+    This is the position where the most tokens before it agree. Among equal positions the larger share of the
+    probability decides, then the earlier position. If the last token occurs nowhere else but replaced a draft token,
+    the draft continues after this draft token.
     """
 
     reads_positions = True
@@ -165,7 +165,7 @@ class CopyHeadDrafter(Drafter):
     def candidates(
         self, texts: Sequence[KnownText], decided: Decided, longest: int
     ) -> list[list[tuple[tuple[Any, ...], Draft]]]:
-        """The draft after each position that the last token may have been copied from, with its sort key."""
+        """The draft after each position from which the last token may have been copied, with its sort key."""
         found: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         shares, texts_of = decided.token_positions([text.tokens[-1] for text in texts])
         for name, share in shares.items():
@@ -189,7 +189,7 @@ def _repeats_a_token(text: KnownText) -> bool:
 
 
 def _continued(text: KnownText, longest: int) -> Draft | None:
-    """The draft after the token that the last token replaced; None if there is no such token."""
+    """The draft after the draft token that the last token replaced; None if there is no such token."""
     if text.instead is None:
         return None
     of, position = text.instead
@@ -197,15 +197,15 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
     return Draft(tokens, "continued", 0, (of, position + 1)) if tokens else None
 
 
-# -- Prompt lookup: what followed the last tokens where most of them stood before.
+# -- Prompt lookup: the tokens that followed an earlier occurrence of the last tokens.
 
 
 @drafters.register("prompt")
 class PromptDrafter(Drafter):
-    """Drafts the tokens after the earlier occurrence of the last token where most tokens before it agree.
+    """Drafts the tokens after the earlier occurrence of the last token where the most tokens before it agree.
 
-    Ties go to the first occurrence. It works with every head. The source of an encoder-decoder model is searched before
-    its own text; transformers' lookup does not search the source, and compares at most two tokens.
+    Among equal occurrences it takes the first. It works with every head. It searches the source of an encoder-decoder
+    model before the text; transformers' lookup does not search the source, and compares at most two tokens.
     """
 
     def expect_fit(self, model: NextWordModel) -> None:

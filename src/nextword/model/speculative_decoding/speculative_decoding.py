@@ -22,7 +22,7 @@ class DraftOutcome:
         begin: Number of tokens generated for that text before the draft.
         tokens: The drafted tokens that a pass verified.
         accepted: Number of leading tokens that were accepted.
-        found: Text and position of their source, as in ``Draft``.
+        found: Position of the text from which the draft was copied, see ``Draft``.
     """
 
     row: int
@@ -35,16 +35,16 @@ class DraftOutcome:
 
 
 class SpeculativeDecoding:
-    """Settings of drafting. If passed to several calls of ``generate``, it keeps its learned statistics.
+    """Settings of speculative decoding. Pass one object to several calls of ``generate`` to keep what it has learned.
 
     Args:
         by: Drafter: "head", "prompt", or an object of your own class.
-        length: Number of drafted tokens; None: chosen for the highest speed, learned during generation.
+        length: Number of draft tokens. None: learned during generation, for the highest speed.
 
     Attributes:
         verified: All drafts of the latest call, in order.
         tokens: Number of tokens generated in all calls.
-        passes: Number of passes in all calls; in a batch a pass counts once per unfinished text.
+        passes: Number of passes in all calls. A pass over a batch counts once for each unfinished text.
 
     Raises:
         UnknownNameError: If there is no drafter of this name.
@@ -59,7 +59,7 @@ class SpeculativeDecoding:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Mean number of tokens per pass; 1 without drafts."""
+        """Mean number of tokens per pass. Without drafts it is 1."""
         return self.tokens / max(1, self.passes)
 
     # the old names
@@ -72,16 +72,16 @@ class SpeculativeDecoding:
 
         Args:
             row: Index of the text.
-            begin: Number of tokens generated for it before the draft.
-            draft: The draft; None: nothing was drafted.
+            begin: Number of tokens generated for this text before the draft.
+            draft: The draft; None if there was no draft.
             offered: Number of drafted tokens that the pass verified.
             accepted: Number of accepted tokens, up to the first rejected one.
-            written: Number of new tokens: the accepted ones, and usually one more.
+            written: Number of new tokens: the accepted tokens, and usually one more.
         """
         self.tokens += written
         self.passes += 1
         if draft is not None and offered:
-            self.length.count_draft(draft, min(written, offered), accepted)  # behind a wrong one none is verified
+            self.length.count_draft(draft, min(written, offered), accepted)  # tokens after a rejection are unverified
             self.verified.append(DraftOutcome(row, begin, tuple(draft.tokens[:offered]), accepted, draft.found))
 
 
@@ -99,12 +99,12 @@ def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
     )
 
 
-# -- How many tokens are drafted: as many as pay.
+# -- The number of draft tokens, chosen for the highest speed.
 
 LONGEST = 10
-"""Maximum number of drafted tokens; with more, a pass is noticeably slower than one over a single token."""
+"""Maximum number of draft tokens. With more tokens, a pass is noticeably slower than a pass over a single token."""
 _RAREST = 8
-"""If drafts are not worthwhile, one draft is made per this many passes, to test again."""
+"""If drafts do not save time, one draft is made per this number of passes, to test whether drafts save time now."""
 _SHARE = 0.2
 """Weight of the latest draft in the running mean of drafting times."""
 
@@ -131,9 +131,9 @@ class DraftLength(ABC):
 
     @abstractmethod
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """Number of tokens of these drafts (one per text) that the next pass verifies; 0: none."""
+        """Number of tokens of these drafts (one draft per text) that the next pass verifies; 0: none."""
 
-    # both may be left empty, which says that nothing is learned
+    # a subclass that learns nothing need not override these two
     def count_draft(self, draft: Draft, verified: int, accepted: int) -> None:  # noqa: B027
         """Records how many tokens of a draft were verified and accepted."""
 
@@ -152,8 +152,8 @@ class FixedLength(DraftLength):
 class LearnedLength(DraftLength):
     """Chooses the draft length with the most tokens per second, from acceptance rates and pass times so far.
 
-    If drafting is not worthwhile, it becomes rare, so that a text without copies is generated as fast as without
-    drafts.
+    If drafts do not save time, they are made rarely. A text from which nothing can be copied is then generated as fast
+    as without drafts.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -162,10 +162,10 @@ class LearnedLength(DraftLength):
         self.payoff = Payoff()
         self._costs: defaultdict[int, PassCost] = defaultdict(PassCost)
         self._guessing = 0.0
-        self._wait = 1  # one pass without a draft, beside which all others are judged
+        self._wait = 1  # the first pass is without a draft, for comparison
 
     def asks(self) -> bool:
-        """Whether to draft: rarely if drafts are not worthwhile, but always after an accepted token."""
+        """Whether to draft: rarely if drafts do not save time, but always after an accepted token."""
         if self._wait > 0:
             self._wait -= 1
             return False
@@ -173,7 +173,7 @@ class LearnedLength(DraftLength):
         return True
 
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """The length with the most expected tokens per cost; the cost includes drafting."""
+        """The length with the most expected tokens per unit of time, where the time includes drafting."""
         expected = [self.acceptance.expected(draft, self.longest) for draft in drafts if draft is not None]
         cost = self._costs[len(drafts)]
         guess = self._guessing / cost.plain if cost.plain else 0.0
@@ -201,12 +201,12 @@ class LearnedLength(DraftLength):
             self.payoff.count_pass(texts, guessing + seconds, cost.plain)
 
 
-# -- How often the tokens of a draft turned out right, by what spoke for them.
+# -- How often draft tokens were accepted, by the evidence for them.
 
 _DEEPEST = 8
-"""Number of agreeing tokens above which more of them make no difference."""
+"""Maximum number of agreeing tokens that is counted; larger numbers count as this number."""
 _WEIGHT = 2.0
-"""Weight of the coarser estimate, in trials."""
+"""Weight of the estimate from all tokens with equally many agreeing tokens, as a number of trials."""
 _NEVER_TRIED = 0.5
 _FORGOTTEN = 512
 """Number of trials of one kind at which all counts are halved, because texts change."""
@@ -216,8 +216,8 @@ class Acceptance:
     """Acceptance rates of drafted tokens, counted during generation.
 
     The rate of a token is estimated from tokens with equal evidence and equally many agreeing tokens before them. If
-    these are few, all tokens with equally many agreeing tokens are used. Kinds never tried have the rate 1/2, so that
-    they are tried.
+    there are few of these, tokens with other evidence but equally many agreeing tokens count too. A kind of token that
+    was never tried has the rate 1/2, so that it is tried.
     """
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class Acceptance:
         self._right: Counter[Hashable] = Counter()
 
     def chance(self, draft: Draft, number: int) -> float:
-        """Probability that a token of a draft is accepted, if all tokens before it are."""
+        """Probability that a token of a draft is accepted, if all earlier tokens of the draft are accepted."""
         found = _NEVER_TRIED
         for kind in reversed(list(_kinds(draft, number))):
             found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
@@ -251,18 +251,18 @@ class Acceptance:
 
 
 def _kinds(draft: Draft, number: int) -> Iterator[Hashable]:
-    """The kinds under which a token is counted, finest first."""
+    """The kinds under which a token is counted; the most specific kind comes first."""
     agreed = min(draft.agreed + number, _DEEPEST)
     yield draft.evidence, agreed
     yield agreed
 
 
-# -- What a pass over several tokens costs beside a pass over one, measured on the run.
+# -- What a pass over several tokens costs compared with a pass over one token, measured during generation.
 
 _OUTLIER = 3.0
-"""Limit of a pass time, as a multiple of the mean; slower passes are cut to it, because other work caused them."""
+"""Limit of a pass time, as a multiple of the mean. A longer time is cut to this limit, because other work caused it."""
 _UNMEASURED = 0.02
-"""Assumed cost of each further token before measurement, as a share of a pass over one token."""
+"""Assumed cost of each further token until it is measured, as a share of a pass over one token."""
 _DOUBT = 0.01
 """Share by which an expensive width moves towards the assumed cost at each pass of another width."""
 
@@ -280,7 +280,7 @@ class PassCost:
 
     def count(self, width: int, seconds: float) -> None:
         """Records one pass."""
-        # dear widths come nearer to what they cost unmeasured, or one slow pass would rule them out for ever
+        # Expensive widths move towards the assumed cost. Otherwise one slow pass would exclude a width for ever.
         for other, known in self._seconds.items():
             usual = self._seconds.get(1, known) * (1 + _UNMEASURED * (other - 1))
             if other != width and known > usual:
@@ -294,7 +294,7 @@ class PassCost:
     def ratio(self, width: int) -> float:
         """Cost of a pass of this width, relative to a pass over one token; at least 1.
 
-        Unmeasured widths are interpolated between measured neighbours.
+        The cost of a width without measurements is interpolated between measured widths.
         """
         if width == 1 or 1 not in self._seconds:
             return 1 + _UNMEASURED * (width - 1)
@@ -307,19 +307,19 @@ class PassCost:
         return max(1.0, (self._seconds[below] + slope * (width - below)) / self._seconds[1])
 
 
-# -- Whether drafting pays, measured by the time that it took and the tokens that it gave.
+# -- Whether drafts save time, from measured times and the number of tokens that drafts added.
 
 _TRIED = 16
-"""Minimum number of passes with a draft before drafting can be judged."""
+"""Minimum number of passes with a draft before the class decides whether drafts save time."""
 _KEPT = 1 - 1 / 32
 """Factor by which older statistics decay per pass, because texts change."""
 
 
 class Payoff:
-    """Compares the time of passes with a draft, drafting included, with the time of their tokens without drafts.
+    """Compares the time of passes with a draft, drafting included, with the time of the same tokens without drafts.
 
-    A pass with a draft is worthwhile if generating its tokens one by one would have taken longer. Even accepted drafts
-    may not be, because drafting and wider passes take time.
+    A pass with a draft saves time if generating its tokens one by one would have taken longer. Even an accepted draft
+    may save no time, because drafting takes time and a pass over several tokens is slower.
     """
 
     def __init__(self) -> None:
@@ -328,7 +328,7 @@ class Payoff:
 
     @property
     def pays(self) -> bool:
-        """Whether to continue drafting."""
+        """Whether drafts save time."""
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:

@@ -1,4 +1,4 @@
-"""Speculative decoding in ``generate``: draft tokens, verify them in one pass, keep those accepted."""
+"""Speculative decoding in ``generate``: draft tokens, verify them in one pass, and keep the accepted tokens."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpeculativeLoop:
-    """Greedy search and sampling with drafts; ``generate`` accepts an instance as ``custom_generate``.
+    """Greedy search and sampling with drafts. ``generate`` accepts an instance as ``custom_generate``.
 
     Attributes:
         decoding: Drafter and draft length.
         uniform: Numbers in [0, 1) for sampling, per text and new token; None: from torch's generator.
-        streamer: Receives each new token, without the prompt; None: none.
+        streamer: Object that receives each new token, but not the prompt; None: no streamer.
     """
 
     decoding: SpeculativeDecoding
@@ -121,7 +121,7 @@ class SpeculativeRun:
 
     @property
     def cache(self) -> Any:
-        """The KV cache; for a single text it has all tokens but the last."""
+        """The KV cache. For a single text it has all tokens except the last."""
         return self._inputs.arguments[self._model._cache_argument]
 
     def write(self) -> Tensor:
@@ -130,7 +130,7 @@ class SpeculativeRun:
         arguments = self._inputs.arguments
         arguments["ask"] = self._choice
         outputs = model._prefill(rows.prompts, self._rules.config, arguments, is_first_iteration=True)
-        # windows and convolutions keep what a crop needs; nothing of the prompt is taken back, which may be long
+        # sliding windows and convolutions keep old values for a crop only from here on: a prompt is never cropped
         if hasattr(self.cache, "activate_past_recording"):
             self.cache.activate_past_recording()
         drafts: list[Draft | None] = [None] * len(rows.finished)
@@ -151,7 +151,7 @@ class SpeculativeRun:
             begin = time.perf_counter()
             outputs = model(**self._inputs.of_pass(self._drafted(drafts, width)), return_dict=True)
             self._choice.begin(rows.written, width + 1)
-            # without the verifying, which costs as much for each token that is written as it does without drafts
+            # without the time of verification, which per generated token is the same without drafts
             seconds = self._seconds_since(begin)
             length.count_pass(len(rows.unfinished), width + 1, seconds, guessing)
 
@@ -185,7 +185,7 @@ class SpeculativeRun:
             )  # fmt: skip
             found = None if draft is None else draft.found
             self._instead[row] = None if found is None else (found[0], found[1] + accepted[row])
-            accepted[row] = written - 1  # what the last token was written behind stays in the cache
+            accepted[row] = written - 1  # all new tokens but the last stay in the cache
         return accepted
 
     def _guess(self, accepted: Sequence[int], width: int, padding: list[int]) -> tuple[list[Draft | None], int]:
@@ -203,7 +203,7 @@ class SpeculativeRun:
         return drafts, min(longest, length.chosen(known))
 
     def _known(self, draft: Draft | None) -> Draft | None:
-        """A draft up to the first entry that is not a token, such as an image position."""
+        """A draft up to the first entry that is not a token, for instance an image position."""
         if draft is None:
             return None
         end = next((at for at, token in enumerate(draft.tokens) if not 0 <= token < self._vocabulary), None)
@@ -212,7 +212,7 @@ class SpeculativeRun:
         return replace(draft, tokens=draft.tokens[:end]) if end else None
 
     def _drafted(self, drafts: Sequence[Draft | None], width: int) -> Int[Tensor, "B W"]:
-        """The drafted tokens (B, ``width``); shorter drafts are filled with the text's last token, which is ignored."""
+        """The draft tokens (B, ``width``). A shorter draft is filled with the text's last token, which is ignored."""
         filled = self._rows.last.expand(-1, width).clone()
         for row, draft in enumerate(drafts):
             if width and draft is not None:
@@ -221,7 +221,7 @@ class SpeculativeRun:
         return filled
 
 
-# -- The texts of a batch while they are written, each with its own number of tokens.
+# -- The texts of a batch during generation, each with its own number of tokens.
 
 
 class WrittenRows:
@@ -240,7 +240,7 @@ class WrittenRows:
     ) -> None:
         self.prompts = prompts
         self._begin = prompts.shape[1]
-        room = max(longest, self._begin + 1)  # one token is written behind every prompt, as generate does
+        room = max(longest, self._begin + 1)  # like generate, the loop adds at least one token to every prompt
         self._ids = prompts.new_full((len(prompts), room), pad)
         self._ids[:, : self._begin] = prompts
         self._ends = [self._begin] * len(prompts)
@@ -284,15 +284,15 @@ class WrittenRows:
         self.finished[row] = bool(stops(self.context(row), None).all())
 
     def sequences(self) -> Int[Tensor, "B longest"]:
-        """All rows, with padding after shorter ones."""
+        """All rows, with padding after shorter texts."""
         return self._ids[:, : max(self._ends)].clone()
 
 
-# -- One text of a batch after the other, where the texts cannot continue from different lengths.
+# -- Generation of one text at a time, for a model whose texts cannot have different lengths in one batch.
 
 
 def _each_row(ids: Tensor, arguments: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-    """The tokens and arguments of each text separately, with a cache of its own."""
+    """The tokens and arguments of each text separately, with its own cache."""
     for row in range(len(ids)):
         yield ids[row : row + 1], {name: _of_row(given, row, len(ids)) for name, given in arguments.items()}
 
@@ -312,18 +312,18 @@ def _of_row(given: Any, row: int, rows: int) -> Any:
     return given
 
 
-# -- What cannot be combined with a draft, and why.
+# -- What cannot be combined with drafts, and why.
 
 _TOKEN_BY_TOKEN = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 _EXTRAS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 _EVERY_STEP = (logits_process.UnbatchedClassifierFreeGuidanceLogitsProcessor,)
-"""Processors that keep a state per step, so that tokens cannot be rejected afterwards."""
+"""Processors that keep a state per step. Their tokens cannot be rejected afterwards."""
 _BY_ROW = (
     logits_process.PrefixConstrainedLogitsProcessor,
     logits_process.EncoderNoRepeatNGramLogitsProcessor,
     logits_process.EncoderRepetitionPenaltyLogitsProcessor,
 )
-"""Processors that use a text's index in the batch; with drafts they get each text alone."""
+"""Processors that use a text's index in the batch. With drafts they get one text at a time."""
 
 
 def expect_draftable(
@@ -362,19 +362,19 @@ def expect_draftable(
         raise ValueError(f"draft: a streamer takes one text at a time ({texts} given); leave out the streamer")
 
 
-# -- What the model is handed in each pass, and what is kept of it: tokens, mask and positions beside the KV cache.
+# -- The model's inputs in each pass: tokens, mask and positions, and the KV cache.
 #
-# Texts of a batch accept unequally many tokens. What a text rejects is taken out of the cache, and the shorter texts
-# are moved to its end again, so that padding lies before them only, as before any batch of prompts.
+# The texts of a batch accept different numbers of tokens. The rejected tokens of a text are removed from the cache.
+# Shorter texts are then moved to the end of the cache, so that all padding is before them, as in a batch of prompts.
 
 _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
-"""Arguments with one entry per token that are not moved together with the texts."""
+"""Arguments with one entry per token that are not moved when the texts are moved."""
 
 
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
     """Whether texts of a batch can have different lengths.
 
-    This needs a cache that only grows, and a backbone that accepts position ids or uses relative positions.
+    For this the cache must only grow, and the backbone must accept position ids or use relative positions.
     """
     if model.conditioner is not None and model.conditioner.virtual:
         return False
@@ -387,7 +387,7 @@ def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
 
 
 class StepInputs:
-    """The arguments of each pass, initially those given for the tokens so far (B, T)."""
+    """The arguments of each pass. At first they are the arguments given for the tokens so far (B, T)."""
 
     def __init__(self, model: NextWordModel, ids: Int[Tensor, "B T"], arguments: dict[str, Any]) -> None:
         side = "decoder_" if model.config.is_encoder_decoder else ""
@@ -416,7 +416,7 @@ class StepInputs:
     def keep(self, outputs: Any, dropped: Sequence[int], last: Int[Tensor, "B 1"], finished: Sequence[bool]) -> None:
         """Removes the rejected tokens of a pass from the cache, the last ``dropped`` tokens of each text.
 
-        The next pass begins with ``last``, which is not in the cache yet. Finished texts are ignored.
+        The next pass begins with ``last``, which is not in the cache yet. Finished texts are skipped.
         """
         going_on = [row for row, done in enumerate(finished) if not done] or list(range(len(finished)))
         least = min(dropped[row] for row in going_on)
@@ -428,14 +428,14 @@ class StepInputs:
             arguments = self._aligned(self._grown(self.arguments, outputs, self._drafted), dropped, going_on)
         if len(going_on) < len(finished):
             done = torch.tensor(finished, device=self._ids.device)[:, None]
-            for name in (self._mask, self._positions):  # or positions would grow beyond what the backbone knows
+            for name in (self._mask, self._positions):  # otherwise positions would exceed those of the backbone
                 if arguments.get(name) is not None:
                     arguments[name] = arguments[name].masked_fill(done, 0)
         self.arguments = self._grown(arguments, outputs, 1)
         self._ids = torch.cat([self._ids, last], 1)
 
     def _aligned(self, arguments: dict[str, Any], dropped: Sequence[int], going_on: Sequence[int]) -> dict[str, Any]:
-        """The arguments with all texts aligned at their end, as in the cache."""
+        """The arguments after all texts are moved to the same end, as in the cache."""
         total = self._ids.shape[1]
         lengths = [total - gone - before for gone, before in zip(dropped, self.padding, strict=True)]
         length = max(lengths[row] for row in going_on)

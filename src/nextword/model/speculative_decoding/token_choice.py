@@ -1,4 +1,4 @@
-"""The model's own next token at each position of a pass, with which drafts are compared."""
+"""The token that the model chooses at each position of a pass. Draft tokens are compared with it."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class RandomNumbers:
 class TokenChoice:
     """Chooses each token as ``generate`` does without drafts: head's choice, processors, then argmax or sampling.
 
-    A drafted token is accepted if it equals the token chosen here. So greedy texts are the same as without drafts, and
-    sampled texts have the same distribution, because every token is sampled from the model's own probabilities.
+    A draft token is accepted if it equals the token chosen here. So greedy texts are the same as without drafts.
+    Sampled texts have the same distribution, because every token is sampled from the model's own probabilities.
 
     Only necessary scores are computed. Without processors, scores of all tokens are computed for a few positions at a
-    time. If the head makes a choice first (a class of ``f2``), only this class is scored, and only after accepted
-    tokens.
+    time. If the head makes a choice first (a class of ``f2``), only tokens of this class are scored, and only if all
+    draft tokens before were accepted.
 
-    An instance is passed to ``forward`` as ``ask``.
+    ``forward`` gets an instance as its argument ``ask``.
 
     Args:
         head: The model's head.
         draw: The head's choice before a token; None: it makes no choice.
         processors: Processors of ``generate``, which see one text at a time.
         numbers: Random numbers for sampling; None: the most probable token is chosen.
-        several: Whether the distribution is also used by the drafter, so that its scores are kept.
+        several: Whether the drafter also uses the distribution. The distribution then keeps its scores.
         first: Index of the first text.
     """
 
@@ -99,13 +99,13 @@ class TokenChoice:
         ]
 
     def tokens(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:
-        """The model's token of each given text after one column of the pass.
+        """The token that the model chooses for each given text after one column of the pass.
 
         Args:
             rows: Indices of the texts.
-            column: Index of the token, among those of the pass, after which to choose.
-            steps: Number of new tokens before the chosen one in each text.
-            contexts: Tokens of each text up to there (1, T).
+            column: Index among the tokens of the pass. The chosen token follows the token with this index.
+            steps: For each text, the number of new tokens before the chosen token.
+            contexts: For each text, its tokens before the chosen token (1, T).
         """
         positions, at = [row * self._width + column for row in rows], list(zip(rows, steps, strict=True))
         if self._ruled:
@@ -118,7 +118,7 @@ class TokenChoice:
         return found
 
     def _ruled_token(self, position: int, number: tuple[int, int], context: Tensor) -> int:
-        # after all processors, which see one text at a time
+        # the token after all processors, which get one text at a time
         if self._draw is None:
             scores = self._scores[position : position + 1].clone()
         else:
@@ -143,7 +143,7 @@ class TokenChoice:
         return torch.tensor(numbers, dtype=torch.float64, device=self.device)
 
 
-# -- What happens where a head's choice leaves no token that generation allows.
+# -- A new choice by the head if its first choice leaves no token that generation allows.
 
 
 class RedrawProcessor(LogitsProcessor):

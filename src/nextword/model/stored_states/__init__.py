@@ -1,1 +1,1 @@
-"""A backbone whose states were computed once: ``state_files.py`` keeps them, ``stored_backbone.py`` answers."""
+"""A backbone whose states are computed only once: ``state_files.py`` stores them, ``stored_backbone.py`` reads them."""

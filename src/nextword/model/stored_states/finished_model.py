@@ -1,4 +1,4 @@
-"""A trained head and the backbone's saved weights as one model folder; the weights are copied, never loaded."""
+"""One model folder from a trained head and the backbone's saved weights, which are copied without being loaded."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from nextword.runtime.files import replacing, write_atomically
 from nextword.runtime.pretrained import from_pretrained, model_location
 
 BACKBONE, HEAD = "backbone.", "next_word_head."
-"""What the names of a backbone's weights begin with in a model of ours, and those of its head."""
+"""Prefixes of the names of weights in a nextword model: weights of the backbone, and weights of the head."""
 
-_PIECE = 2**24  # bytes that are copied at once
+_PIECE = 2**24  # number of bytes that are copied at a time
 
 
 def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shared: Path | None = None) -> bool:
-    """Writes a model with stored states as an ordinary model: its head, and the backbone's weights copied from files.
+    """Writes a model with stored states as an ordinary model: its head, and the backbone's weights from their files.
 
     Args:
         model: The model; its backbone has no layers.
         source: Folder of the model whose states are stored.
         folder: Folder to write to, created if missing.
-        shared: Folder with the backbone's files for several models, which link to them; None: the model gets its own
-            files.
+        shared: Folder with one copy of the backbone's files, to which several models link. None: the model gets files
+            of its own.
 
     Returns:
-        False, with nothing written, if the model must be loaded to be saved: if the saved weights are not safetensors
-        files under the names of the loaded model, or if a conditioner may have its own output layer.
+        False, with nothing written, if the model must be loaded to be saved. This is so if the saved weights are not
+        safetensors files with the names of the loaded model, or if a conditioner may have its own output layer.
     """
     if model.conditioner is not None:
         return False
@@ -77,10 +77,10 @@ def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shar
 
 
 def _linked(source: Path, once: Path, target: Path, names: Mapping[str, str]) -> None:
-    # a hard link, or a copy where the disk has none
+    # a hard link, or a copy if the file system has no hard links
     if not once.exists():
         copy_renamed(source, once, names)
-        once.chmod(0o444)  # writing through one link would change all models
+        once.chmod(0o444)  # read-only, because a write through one link would change all models
     target.unlink(missing_ok=True)
     try:
         os.link(once, target)
@@ -90,7 +90,7 @@ def _linked(source: Path, once: Path, target: Path, names: Mapping[str, str]) ->
 
 
 def _names_with_us(file: Path) -> dict[str, str]:
-    # by the names in a file those in a model of ours; a head in the file is not that of the new model
+    # the new name in a nextword model by the name in the file; weights of a head in the file are left out
     with safe_open(file, framework="pt") as opened:
         names = list(opened.keys())
     if any(name.startswith(BACKBONE) for name in names):
@@ -99,7 +99,7 @@ def _names_with_us(file: Path) -> dict[str, str]:
 
 
 def _is_whole(model: NextWordModel, found: set[str]) -> bool:
-    """Whether these are all weights of the backbone, under the names of an ordinary model; a tied one stands once."""
+    """Whether the names are those of all weights of the backbone in a nextword model; tied weights count once."""
     with torch.device("meta"):
         ordinary = type(model)(copy.deepcopy(model.config))
     weights = {name: one for name, one in ordinary.state_dict(keep_vars=True).items() if name.startswith(BACKBONE)}
@@ -107,16 +107,16 @@ def _is_whole(model: NextWordModel, found: set[str]) -> bool:
     return found <= weights.keys() and all(id(one) in there for one in weights.values())
 
 
-# -- Whether the weights beside a saved head are those whose states are stored.
+# -- Whether a saved model has the weights from which the stored states were computed.
 
 
 def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
     """Raises ValueError if a saved model has another backbone than the one whose states are stored."""
     stored = origin.model_fingerprint
     found = _saved_fingerprint(location)
-    if stored is None and found is not None:  # half precision: the files are compared
+    if stored is None and found is not None:  # the store has no fingerprint (half precision), so compare the files
         stored = _saved_fingerprint(model_location(origin.model))
-    known = found is not None and stored is not None  # not of a GGUF file: it must be the one that the store names
+    known = found is not None and stored is not None  # unknown for a GGUF file, which must have the store's own name
     if (found != stored) if known else (location != model_location(origin.model)):
         raise ValueError(
             f"model: must have the backbone whose states are stored ('{location}' has other weights than "
@@ -125,7 +125,7 @@ def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
 
 
 def _saved_fingerprint(location: str | Path) -> str | None:
-    """The fingerprint of a backbone from its files, one weight at a time in memory; None where names are others."""
+    """A backbone's fingerprint from its files, one weight at a time in memory. None if weights have other names."""
     if not isinstance(location, Path) or not location.is_dir():
         return None
     config = from_pretrained(AutoConfig, location)
@@ -151,7 +151,7 @@ def _read(file: Path, name: str) -> Tensor:
 
 
 def saved_head(location: str | Path) -> dict[str, Tensor]:
-    """The weights of the head of a saved model of ours, by their names in the head."""
+    """The weights of the head of a saved nextword model, by their names in the head."""
     found: dict[str, Tensor] = {}
     for file in _weight_files(Path(location)):
         with safe_open(file, framework="pt") as opened:
@@ -166,7 +166,7 @@ def copy_renamed(source: Path, target: Path, names: Mapping[str, str]) -> None:
     Args:
         source: The file.
         target: The new file, written completely or not at all.
-        names: New name of each tensor by its name in the source; other tensors are left out.
+        names: New name of each tensor, by its name in the source; tensors without a new name are left out.
     """
     with open(source, "rb") as old, replacing(target) as new:
         (length,) = struct.unpack("<Q", old.read(8))

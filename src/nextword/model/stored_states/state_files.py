@@ -1,16 +1,16 @@
-"""States of a backbone at every token of known rows, as files that may be larger than the memory.
+"""States of a backbone at every token of known rows, in files that may be larger than the memory.
 
-A shard holds whole rows, one behind the other:
+A shard contains whole rows, one after another:
 
     shard-00000.tokens.npy   token ids of all its rows
-    shard-00000.rows.npy     where each row begins among all tokens, and among those of the sources; its hash
-    shard-00000.states.npy   what the output layer reads at each token
-    shard-00000.layers.npy   lower hidden states at each token, for ``+mi``; the last ones where the output layer reads
-                             something else
+    shard-00000.rows.npy     for each row: index of its first token and of its first source token; hash of the row
+    shard-00000.states.npy   input of the output layer at each token
+    shard-00000.layers.npy   lower hidden states at each token, for ``+mi``; also the last hidden states if they are not
+                             the input of the output layer
     shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder model
-    shard-00000.json         written last: a build that was killed leaves no shard, and the next one makes it again
+    shard-00000.json         written last: if a build is killed before, the next build makes the shard again
 
-A row of an encoder-decoder model is its source, and behind it what the decoder reads.
+A row of an encoder-decoder model has the tokens of its source, followed by the tokens that the decoder reads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STATES = StoreKind("states", "store of states", MANIFEST, "nextword states build
 
 Precision = Literal["bfloat16", "float16", "float32", "float64"]
 
-# numpy knows no bfloat16, so its bits are kept
+# numpy has no bfloat16, so its bits are stored as integers
 _KEPT_AS: dict[str, Any] = {
     "bfloat16": np.int16,
     "float16": np.float16,
@@ -64,7 +64,7 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class RowStates:
-    """The states of one row; K layers, the last one first."""
+    """The states of one row, with K layers, last layer first."""
 
     states: Float[Tensor, "T D"]
     layers: Float[Tensor, "T K D"]
@@ -72,18 +72,18 @@ class RowStates:
 
 
 class StatesOrigin(Record):
-    """Everything that determines the content of a store; two builds into one folder must agree on it."""
+    """Everything that determines the content of a store. Two builds into one folder must be equal in it."""
 
     format: Literal["nextword-states/1"] = "nextword-states/1"
-    """Name and version of the format; a reader refuses others."""
+    """Name and version of the format. A reader rejects other versions."""
     model: str
     """Folder, file or hub name of the model."""
     model_fingerprint: str | None
-    """Fingerprint of the model's weights; None if they were in half precision, or not all in memory."""
+    """Fingerprint of the model's weights. None if they were in half precision, or not all in memory."""
     tokenizer: str
     """Fingerprint of the model's tokenizer."""
     task: dict[str, JsonValue]
-    """The task that made the rows, with its data."""
+    """The task from which the rows were made, with its data."""
     rows: str
     """Checksum of all rows, in order."""
     width: int
@@ -101,7 +101,7 @@ class StatesOrigin(Record):
 
 
 class StatesShard(Record):
-    """One shard; written when its other files are there."""
+    """Facts of one shard, which are written after its other files."""
 
     rows: int
     """Number of rows."""
@@ -112,24 +112,24 @@ class StatesShard(Record):
     rounding: float
     """Norm of the rounding error of the states, relative to their norm."""
     layers_begin: int = 0
-    """The first hidden state in its file of layers: 1 where the last hidden states are what the output layer reads."""
+    """Index of the first hidden state in the file of layers: 1 if the last hidden states are in the file of states."""
 
 
 class StatesManifest(Record):
-    """A finished store."""
+    """Facts of a finished store."""
 
     nextword: str
-    """Version that wrote it."""
+    """Version of nextword that wrote the store."""
     origin: StatesOrigin
-    """Everything that determines its content."""
+    """Everything that determines the store's content."""
     shards: list[StatesShard]
     """Facts of all shards, in order."""
     built_in: str | None = None
-    """The working directory of the build, to which names of files are relative."""
+    """The working directory of the build. Relative file names refer to it."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of all rows."""
+        """Number of tokens of all rows."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
@@ -144,8 +144,8 @@ def write_shard(
     """Writes the rows with their states, and the facts of the shard last.
 
     Raises:
-        DiskFullError: There is no room for it.
-        ValueError: A number is too large for the precision, or NaN.
+        DiskFullError: If there is not enough disk space.
+        ValueError: If a number is NaN, or too large for the precision.
     """
     begins = np.cumsum([0, *(len(row.ids) for row in rows)])
     source_begins = np.cumsum([0, *(len(row.source) for row in rows)])
@@ -187,7 +187,7 @@ def _kept(tensors: Sequence[Tensor], precision: Precision) -> Tensor:
 
 
 def _rounding(exact: Sequence[Tensor], kept: Tensor) -> float:
-    # row by row: a copy of a whole shard in double precision takes gigabytes
+    # row by row, because a copy of a whole shard in double precision takes gigabytes
     errors = size = 0.0
     for one, other in zip(exact, kept.split([len(one) for one in exact]), strict=True):
         errors += float((other.double() - one.double()).square().sum())
@@ -202,10 +202,10 @@ def _as_kept(tensor: Tensor) -> np.ndarray:
 
 
 class _Rows:
-    """The rows of an array in a file, read when they are asked for and kept by nobody.
+    """The rows of an array in a file. Each access reads its rows from the file, and none are kept in memory.
 
-    Not a memory map: a process may have a thousand files open, and a store has more; and the pages of a map that were
-    read once count as the process's memory.
+    This is not a memory map. A process may have about a thousand files open, and a store has more files. Also, pages of
+    a map that were read once count as the process's memory.
     """
 
     def __init__(self, path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
@@ -246,7 +246,7 @@ class _Rows:
 
 
 class _Shard:
-    """A shard as it lies on the disk; only what is asked for is read."""
+    """A shard on the disk. Only requested rows are read."""
 
     def __init__(self, folder: Path, number: int, facts: StatesShard, origin: StatesOrigin) -> None:
         self._facts, self._precision, kept = facts, origin.precision, _KEPT_AS[origin.precision]
@@ -262,7 +262,7 @@ class _Shard:
         self._source = None if origin.source_width is None else of("source", facts.source_tokens, origin.source_width)
 
     def spans(self, at: int) -> tuple[slice, slice]:
-        """Where the states of a row are, and those of its source."""
+        """The range of the states of a row, and the range of the states of its source."""
         ends = (*self.rows[at + 1, :2],) if at + 1 < len(self.rows) else (self._facts.tokens, self._facts.source_tokens)
         begin, source = self.rows[at, :2].tolist()
         return slice(begin, int(ends[0])), slice(source, int(ends[1]))
@@ -290,10 +290,10 @@ class _Shard:
 
 
 class StoredStates:
-    """The states of known rows, found by the rows' tokens.
+    """The states of known rows. A row is looked up by its tokens.
 
     Raises:
-        ValueError: The store is not finished, or one of its files is missing or cut off.
+        ValueError: If the store is not finished, or one of its files is missing or truncated.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -304,7 +304,7 @@ class StoredStates:
 
     @cached_property
     def _found(self) -> tuple[Int[np.ndarray, "R"], Int[np.ndarray, "R 2"]]:
-        # hashes of all rows in ascending order, and shard and number of each
+        # the hashes of all rows in ascending order, and for each the shard and the number in the shard
         hashes = np.concatenate([shard.rows[:, 2] for shard in self._shards])
         counts = [len(shard.rows) for shard in self._shards]
         where = np.stack([np.repeat(np.arange(len(counts)), counts), np.concatenate([*map(np.arange, counts)])], 1)
@@ -315,7 +315,7 @@ class StoredStates:
         return sum(len(shard.rows) for shard in self._shards)
 
     def __deepcopy__(self, memo: Any) -> StoredStates:
-        return self  # nothing in it changes
+        return self  # its content never changes
 
     def rows(self) -> Iterator[TokenRow]:
         """All rows, in the order in which they were stored."""
@@ -327,7 +327,7 @@ class StoredStates:
         return self._place(row) is not None
 
     def has_all(self, rows: Iterable[TokenRow]) -> bool:
-        """Whether all of some rows are stored; their states are not read."""
+        """Whether all given rows are stored. Their states are not read."""
         return all(row in self for row in rows)
 
     def of(self, row: TokenRow) -> RowStates | None:
@@ -336,16 +336,16 @@ class StoredStates:
         return None if place is None else self._shards[place[0]].states(place[1])
 
     def _place(self, row: TokenRow) -> tuple[int, int] | None:
-        # shard and number of a row
+        # number of the shard of a row, and number of the row in this shard
         hashes, where = self._found
         first, last = (int(np.searchsorted(hashes, row.hash, side)) for side in ("left", "right"))
         return next(((at, nth) for at, nth in where[first:last].tolist() if self._shards[at].row(nth) == row), None)
 
 
 def manifest_of(folder: Path) -> StatesManifest:
-    """The manifest of a finished store; ValueError if there is none.
+    """The manifest of a finished store. Raises ValueError if there is none.
 
-    Relative names of files that are not found from here are those from where the store was built.
+    If a relative file name does not exist in the working directory, it refers to the working directory of the build.
     """
     manifest = STATES.manifest_in(folder, StatesManifest)
     origin, home = manifest.origin, Path(manifest.built_in or "")

@@ -1,4 +1,4 @@
-"""A backbone without layers: it looks up the stored states of known rows, and has the model's own output layer.
+"""A backbone without layers. It looks up the stored states of known rows, and has the model's own output layer.
 
 Heads, objectives and trainers use it like any other backbone.
 """
@@ -22,7 +22,7 @@ from nextword.model.forward.output_layer import adjustments_of
 from nextword.model.stored_states.state_files import RowStates, StoredStates, TokenRow
 
 OUTPUT_LAYER = "output_layer.safetensors"
-"""Embeddings and output layer of the model, beside its states."""
+"""File with the embeddings and the output layer of the model, in the folder of the states."""
 
 _INPUT, _OUTPUT, _BIAS, _LOGITS_BIAS = "input_embedding", "output_embedding", "output_bias", "final_logits_bias"
 
@@ -44,16 +44,16 @@ class StoredBackbone(PreTrainedModel):
     """
 
     supports_gradient_checkpointing = False
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # whatever the configuration names: none is used
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # no attention runs, so any setting is accepted
 
     def __init__(self, config: Any, store: StoredStates, weights: Mapping[str, Tensor]) -> None:
         super().__init__(config)
         self.store = store
-        self.generation_config = GenerationConfig.from_model_config(config)  # of models that generate
+        self.generation_config = GenerationConfig.from_model_config(config)  # models that generate have this attribute
         vocabulary, width = weights[_INPUT].shape
         with torch.device("meta"):
             output = weights.get(_OUTPUT, weights[_INPUT])
-            self.output_layer = nn.Linear(output.shape[1], output.shape[0], bias=_BIAS in weights)  # first: its dtype
+            self.output_layer = nn.Linear(output.shape[1], output.shape[0], bias=_BIAS in weights)  # sets the dtype
             self.input_embedding = nn.Embedding(vocabulary, width)
         self.input_embedding.weight = nn.Parameter(weights[_INPUT])
         self.output_layer.weight = nn.Parameter(weights[_OUTPUT]) if _OUTPUT in weights else self.input_embedding.weight
@@ -65,17 +65,17 @@ class StoredBackbone(PreTrainedModel):
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
-        return True  # one that stays empty: what the head remembers of a pass rides in it
+        return True  # the cache stays empty, but the head cache of a pass is attached to it
 
     @classmethod
     def open(cls, folder: str | Path, dtype: torch.dtype | None = None) -> StoredBackbone:
-        """Opens the backbone of a store, with weights in the precision ``dtype``; None: that of the model.
+        """Opens the backbone of a store, with weights in the precision ``dtype``; None: the precision of the model.
 
-        An untied input embedding keeps the model's precision: few objectives read it, and it is memory-mapped, so only
+        An untied input embedding keeps the model's precision. Few objectives read it, and it is memory-mapped, so only
         the rows in use are in memory.
 
         Raises:
-            ValueError: The folder is not a finished store.
+            ValueError: If the folder is not a finished store.
         """
         store = StoredStates(folder)
         weights = load_file(Path(folder) / OUTPUT_LAYER)
@@ -84,11 +84,11 @@ class StoredBackbone(PreTrainedModel):
         return cls(AutoConfig.from_pretrained(folder), store, weights)
 
     def get_input_embeddings(self) -> Any:
-        """The model's."""
+        """The input embedding of the model."""
         return self.input_embedding
 
     def get_output_embeddings(self) -> Any:
-        """The model's."""
+        """The output layer of the model."""
         return self.output_layer
 
     @cached_property
@@ -96,7 +96,7 @@ class StoredBackbone(PreTrainedModel):
         return decoder_inputs_of(self.config)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-        """The model's (encoder-decoder models)."""
+        """Decoder inputs for labels, as the model's class makes them (encoder-decoder models)."""
         return self._decoder_inputs(labels)
 
     def forward(
@@ -113,7 +113,7 @@ class StoredBackbone(PreTrainedModel):
         """Returns scores and hidden states of known rows, padded on the right.
 
         Raises:
-            UnknownRowError: The states of a row are not stored.
+            UnknownRowError: If the states of a row are not stored.
         """
         if past_key_values is not None and past_key_values.get_seq_length():
             raise UnknownRowError(
@@ -150,9 +150,9 @@ class StoredBackbone(PreTrainedModel):
 
 
 def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
-    """The function from labels to decoder inputs, from the model's own class; it needs no weights.
+    """The function from labels to decoder inputs, from the model's class. It needs no weights.
 
-    Most models put a start token before the labels; mBART puts the last token there.
+    Most models put a start token before the labels; mBART puts the last token of the labels there.
     """
     if type(config) in AutoModelForSeq2SeqLM._model_mapping:
         with torch.device("meta"):
@@ -163,7 +163,7 @@ def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _texts(ids: Tensor | None, mask: Tensor | None) -> list[tuple[int, ...]]:
-    # the tokens of each row, without its padding
+    # the tokens of each row, without padding
     if ids is None:
         raise ValueError("states: must be read by token ids (embeddings or encoder outputs given); pass input_ids")
     if mask is None:

@@ -1,6 +1,6 @@
 """Records of results: plain numbers and text, written by runs and read by reports.
 
-Every class is a frozen, strict pydantic model that rejects unknown keys; the error for an invalid file names the wrong
+Every class is a frozen, strict pydantic model that rejects unknown keys. The error for an invalid file names the wrong
 key. Likelihoods are in nats per token unless a unit says otherwise.
 """
 

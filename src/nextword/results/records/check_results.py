@@ -14,15 +14,15 @@ class CheckedProperty(Record):
     name: str
     """Short name of the property."""
     meaning: str
-    """Statement that holds if it passed."""
+    """Statement that is true if the check passed."""
     verdict: Literal["passed", "FAILED", "remark", "not checked"]
     """Outcome."""
     worst: float | None
-    """Largest deviation; None if it was not checked or has no number."""
+    """Largest deviation. None if the property was not checked or has no number."""
     tolerance: float
     """Largest deviation that passes."""
     where: str
-    """Place of the largest deviation, the reason why it was not checked, or the exception."""
+    """Where the largest deviation occurred, the reason why the property was not checked, or the exception."""
 
 
 class FoundFault(Record):
@@ -41,7 +41,7 @@ class FoundFault(Record):
     shown: str
     """Description of the fault on these texts."""
     only_for: str = ""
-    """The only measure it affects; empty for a fault of the distribution."""
+    """The only measure that the fault affects; empty for a fault of the distribution."""
 
 
 class CheckResults(VersionedRecord):
@@ -50,14 +50,14 @@ class CheckResults(VersionedRecord):
     kind: Literal["check"] = "check"
     """Kind of record."""
     title: str
-    """Checked model and its precision."""
+    """The checked model and its precision."""
     exit_code: Literal[0, 1, 2]
     """Exit code: 0 without a fault, 1 with a fault, 2 if something could not be tested."""
     properties: list[CheckedProperty]
     """Results of the properties, in the order of the report."""
     findings: list[FoundFault]
-    """The faults, causes first."""
+    """The faults. Faults that cause others come first."""
     power: list[str]
-    """Sentences on the smallest faults that the check detects."""
+    """Sentences about the smallest faults that the check detects."""
     environment: Environment
     """Environment of the check."""

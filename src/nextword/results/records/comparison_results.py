@@ -11,19 +11,19 @@ from nextword.results.records.measured_values import Environment, Measure, Metri
 from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 WITH_PROMPT = ", with prompt"
-"""Ending of a decoding's title that means that the prompt precedes the text."""
+"""Ending of a decoding's title if the prompt precedes the text."""
 
 
 class Cost(Record):
     """Cost of a run."""
 
     parameters: int = Field(ge=0)
-    """Parameters of the whole model, shared weights counted once."""
+    """Number of parameters of the whole model. Shared weights count once."""
     trained_parameters: int = Field(ge=0)
     """Number of trained parameters, including adapters; 0 without training."""
     trained: dict[str, int] = Field(default={})
-    """Trained parameters by module, for example {"backbone.transformer.ln_f": 1536, "conditioner": 7087872}; the whole
-    model is "all", and * replaces the layer's number. Empty in records of earlier versions."""
+    """Number of trained parameters by module, for example {"backbone.transformer.ln_f": 1536, "conditioner": 7087872}.
+    "all" means the whole model, and * stands for layer numbers. Empty in records of earlier versions."""
     ms_per_step: float | None = None
     """Milliseconds per optimiser step; None without training."""
     peak_memory_mib: float | None = None
@@ -38,7 +38,7 @@ class CurvePoint(Record):
     step: int = Field(ge=0)
     """Number of optimiser steps."""
     loss: float
-    """Training loss at this step in nats per token; for an objective of several terms, their weighted sum."""
+    """Training loss at this step in nats per token. For an objective with several terms, their weighted sum."""
 
 
 class TopWord(Record):
@@ -47,9 +47,9 @@ class TopWord(Record):
     word: str
     """The token as text, with ``␣`` for a space."""
     probability: float = Field(ge=0)
-    """Its probability."""
+    """The token's probability."""
     sources: dict[str, float]
-    """Contribution of each component (softmax, cache, context, ...) to the probability; they add up to it."""
+    """Contribution of each component (softmax, cache, context, ...) to the probability. The sum is the probability."""
 
 
 class ExamplePrediction(Record):
@@ -62,7 +62,7 @@ class ExamplePrediction(Record):
     setting: str
     """Distribution: "joint" or "cache_only"."""
     top: list[TopWord]
-    """The most probable tokens, best first."""
+    """The most probable tokens, in decreasing order of probability."""
 
 
 class Span(Record):
@@ -71,12 +71,12 @@ class Span(Record):
     text: str
     """Text of the span."""
     very_rare: bool
-    """Whether its tokens are very rare in the training text (beyond the first 90 % of its tokens, frequent first)."""
+    """Whether the tokens of the span are very rare: beyond the first 90 % of the training tokens, frequent first."""
     repeated: bool = False
     """Whether these very rare tokens occurred earlier in the same text."""
     lower_case: bool = False
-    """Whether they belong to a lower-case word, so not to a name. F2-Softmax's table 4 calls such words non-pronouns;
-    its examples are "eccentric" and "vanished", in contrast to names such as "Bob Marley"."""
+    """Whether these tokens belong to a lower-case word, which is not a name. F2-Softmax's table 4 calls such words
+    non-pronouns. Its examples are "eccentric" and "vanished", in contrast to names such as "Bob Marley"."""
     copied: bool = False
     """Whether the span is part of at least three words that occur in the source in the same order."""
 
@@ -102,7 +102,7 @@ class WrittenExample(Record):
     seed: int
     """Seed of the runs that generated the texts."""
     texts: list[WrittenText]
-    """The texts: the human reference first, then the methods in their order."""
+    """The texts. The human reference comes first, then the methods in their order."""
     source: str | None = None
     """The text to summarise, describe or expand; None: the texts continue the prompt."""
 
@@ -114,12 +114,12 @@ class Evaluation(Record):
     """Values by name: "acc@1", "cache_only_acc@2", "rank@1e-3", "rank@default", "perplexity", "bits_per_byte", "nll",
     ..."""
     spectrum: list[float] | None = None
-    """Singular values of the log-probability matrix, relative to the largest, in descending order; None: not
-    computed."""
+    """Singular values of the log-probability matrix, relative to the largest value, in descending order. None if they
+    were not computed."""
     examples: list[ExamplePrediction] = Field(default=[])
     """Some example predictions."""
     tuned: dict[str, JsonValue] = Field(default={})
-    """Evaluation-time settings chosen on validation data, for example the cache's temperature and weight."""
+    """Test-time settings that were chosen on validation data, for example the cache's temperature and weight."""
     undefined: dict[str, str] = Field(default={})
     """Metrics without a finite value, with the reason: ``{"perplexity": "inf"}``."""
 
@@ -182,16 +182,16 @@ class RunRecord(MethodWithSeed):
     settings: dict[str, JsonValue] = Field(default={})
     """All settings needed to repeat the run: head, objective and training."""
     note: str | None = None
-    """Note for the reader, for example "the paper's broken baseline"."""
+    """Note for the reader, for example "the baseline as in the paper, with its error"."""
     facts: dict[str, JsonValue] = Field(default={})
     """Facts about the built head, for example ``{"classes": 10, "division": "mefmax"}``."""
     samples: dict[str, list[str]] = Field(default={})
-    """Samples files of the method by decoding, one per sampling seed: paths relative to results.json."""
+    """Samples files of the method by decoding, with one file per sampling seed. Paths are relative to results.json."""
 
     @field_validator("samples", mode="before")
     @classmethod
     def _one_draw(cls, samples: Any) -> Any:
-        # records of versions in which a decoding was drawn once have its file alone
+        # earlier versions generated once per decoding, and their records have a single file name here
         if not isinstance(samples, dict):
             return samples
         return {title: [files] if isinstance(files, str) else files for title, files in samples.items()}
@@ -210,9 +210,9 @@ class TriedSettings(Record):
     settings: dict[str, JsonValue]
     """Settings by path: "training.learning_rate", "objective.alpha"."""
     nats: float | None = None
-    """Negative log-likelihood of the validation rows in nats per token, for any objective; None: not available."""
+    """Negative log-likelihood of the validation rows in nats per token, for any objective. None: not available."""
     reason: str | None = None
-    """Reason why it is not available, for example "diverged at step 12: the loss is nan"."""
+    """Reason why ``nats`` is None, for example "diverged at step 12: the loss is nan"."""
 
 
 class GridSearch(Record):
@@ -223,7 +223,7 @@ class GridSearch(Record):
     tried: list[TriedSettings]
     """All combinations, in order."""
     chosen: dict[str, JsonValue] | None
-    """The combination with the lowest validation loss; None: no training has a validation loss."""
+    """The combination with the lowest validation loss. None if no training has a validation loss."""
 
 
 class Results(VersionedRecord):
@@ -234,7 +234,7 @@ class Results(VersionedRecord):
     task: str
     """Name of the task."""
     task_version: int
-    """Version of the task; results of different versions are not comparable."""
+    """Version of the task. Results of different versions are not comparable."""
     command: str
     """Command that reproduces these results."""
     data: dict[str, int | float | str]
@@ -246,7 +246,7 @@ class Results(VersionedRecord):
     runs: list[RunRecord]
     """Finished runs, one per method and seed."""
     failures: list[FailedRun] = Field(default=[])
-    """Failed runs, in order; they are not in ``runs``, and the same command tries them again."""
+    """Failed runs, in order. They are not in ``runs``, and the same command tries them again."""
     measures: dict[str, Measure] = Field(default={})
     """Description of every metric by key, in the order of the report; empty in records of earlier versions."""
     environment: Environment
@@ -256,7 +256,7 @@ class Results(VersionedRecord):
     searches: dict[str, GridSearch] = Field(default={})
     """Searches by method."""
     texts: dict[str, EvaluationResults] = Field(default={})
-    """Evaluations of the generated texts by decoding ("greedy", "top-k 3"); systems are methods."""
+    """Evaluations of the generated texts by decoding ("greedy", "top-k 3"). The systems are the methods."""
     written: list[WrittenExample] = Field(default=[])
     """Some of the generated texts."""
 
@@ -277,7 +277,7 @@ class Results(VersionedRecord):
         return self
 
 
-# -- One trained model: what was asked for, what it measures, what it cost, and what the checker said.
+# -- One trained model: its settings, measurements and cost, and the results of the checker.
 
 
 class PropertySummary(Record):
@@ -323,7 +323,7 @@ class TrainingResults(VersionedRecord):
     validation_curve: list[CurvePoint] = Field(default=[])
     """Validation loss over steps; empty if not computed."""
     best_step: int | None = None
-    """Step with the lowest validation loss, whose weights were kept; None: the last step."""
+    """Step with the lowest validation loss, if its weights were kept. None: the weights are those of the last step."""
     facts: dict[str, JsonValue] = Field(default={})
     """Facts about the built head."""
     environment: Environment

@@ -1,4 +1,4 @@
-"""Records of an evaluation: values of each system's texts, and comparisons between systems."""
+"""Records of an evaluation: the values of each system's texts, and comparisons between systems."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class SampleFile(Record):
     samples: int = Field(ge=0)
     """Number of samples."""
     plain_text: Literal["lines", "blocks"] | None = None
-    """How plain text was split into samples: one per line, or separated by blank lines; None: the file has JSON
+    """How plain text was split into samples: one per line, or separated by blank lines. None if the file has JSON
     lines."""
     values: dict[str, MetricValue]
     """Values by key of ``measures``."""
     undefined: dict[str, str] = Field(default={})
-    """Metrics without a value, with the reason."""
+    """Metrics without a value, each with the reason."""
 
 
 class SystemRecord(Record):
@@ -36,8 +36,8 @@ class SystemRecord(Record):
     files: list[SampleFile]
     """Files, one per seed, in the given order."""
     values: dict[str, MetricValue]
-    """Values of the single file; with several files the means (if all have a value) with Student's interval, over the
-    trained models (each with the mean of its files) or over the files of the only model."""
+    """Values of the only file. If there are several files: means with Student's interval, for metrics with a value in
+    every file. The interval is over the trained models (each with its files' mean), or over one model's files."""
     draws: int = Field(default=1, ge=1)
     """Number of consecutive files of one trained model, with different sampling seeds."""
 
@@ -57,7 +57,7 @@ class PairRecord(Record):
     second: str
     """Second system."""
     difference: float
-    """Value of the first system minus that of the second, over the texts of all seeds."""
+    """Value of the first system minus value of the second system, over the texts of all seeds."""
     low: float | None
     """Lower end of the 95 % bootstrap interval of the difference; None if undefined."""
     high: float | None
@@ -89,20 +89,20 @@ class Place(Record):
     """A system's rank. A system beats another if it is better in the majority of metrics."""
 
     rank: int = Field(ge=1)
-    """Rank, 1 is the best; systems with equal wins and losses share a rank."""
+    """Rank, where 1 is the best. Systems with equal wins and losses share a rank."""
     name: str
     """Name of the system."""
     wins: int = Field(ge=0)
-    """Number of systems it beats."""
+    """Number of systems that this system beats."""
     losses: int = Field(ge=0)
-    """Number of systems that beat it."""
+    """Number of systems that beat this system."""
 
 
 class Wins(Record):
     """Ranking by pairwise majority over metrics (F2-Softmax, table 9)."""
 
     measures: list[str]
-    """Keys that counted, one vote each."""
+    """Keys of the metrics that counted. Each metric has one vote."""
     duels: list[Duel]
     """Comparisons of all pairs of systems."""
     ranking: list[Place]
@@ -113,7 +113,7 @@ class EvaluationResults(VersionedRecord):
     """Record of an evaluation: the content of its results.json."""
 
     kind: Literal["evaluate"] = "evaluate"
-    """What sort of run this is."""
+    """Kind of record."""
     command: str
     """Command that reproduces these results."""
     unit: str
@@ -123,7 +123,7 @@ class EvaluationResults(VersionedRecord):
     systems: list[SystemRecord]
     """Systems in the given order."""
     human: SampleFile | None
-    """Values of the first human references, scored like a system; None without references or if turned off."""
+    """Values of the first human references, scored like a system. None if there are no references or if turned off."""
     left_out: dict[str, str]
     """Metrics left out of "all", with the reason."""
     tests: list[PairRecord]

@@ -1,4 +1,4 @@
-"""Descriptions of the metrics of runs, stored in the record of a comparison and used for older records without them.
+"""Descriptions of the metrics of runs. They are stored in a comparison's record, and used for records without them.
 
 A metric without a description below is still reported, under its key and without a best value.
 """
@@ -12,12 +12,12 @@ from nextword.results.records.comparison_results import Evaluation
 from nextword.results.records.measured_values import Goal, Measure
 
 PROMPTED = "prompted"
-"""Setting in which a prompt precedes the text."""
+"""Name of the setting in which a prompt precedes the text."""
 
 _SETTINGS = {PROMPTED: "with prompt"}
-"""Names of settings."""
+"""Names of settings in reports."""
 
-# "cache_only_people_acc@2": the setting, the subset of the cases, the metric.
+# The parts of a key such as "cache_only_people_acc@2": the setting, the subset of the cases, and the metric.
 _PREFIX = rf"(?:(?P<setting>[a-z]+_only|{PROMPTED})_)?(?:(?P<subset>[A-Za-z0-9_-]+)_)?"
 
 
@@ -56,7 +56,7 @@ _MEASURES = {
         "Spread: normalised entropy of this mass over the listed words; 1: equal probabilities, 0: one word has all."),
     "repeated_mass": _known("repeated", "Listed words", "lower", 3,
         "Repeated: probability of the words that the prompt lists, if the correct next word is none of them."),
-    # A high rank shows that a bottleneck is left, not that predictions are good: a random matrix has full rank.
+    # A high rank shows that there is no bottleneck, but not that predictions are good: a random matrix has full rank.
     "rank@(?P<k>[^@]+)": _known("at {k}", "Rank of log-probabilities", None, 0,
         "Rank: singular values of the log-probability matrix above the threshold times the largest one (default: "
         "the usual tolerance of float32). It shows the expressiveness of a head; neither a higher nor a lower rank "
@@ -94,7 +94,7 @@ def known_measure(key: str, unit: str = "") -> Measure:
 
 
 def measures_of(evaluations: Iterable[Evaluation], recorded: Mapping[str, Measure] | None = None) -> dict[str, Measure]:
-    """Descriptions of all metrics of some runs, in the order of the report: the ``recorded`` ones, else by key."""
+    """Descriptions of all metrics of some runs, in the order of the report. ``recorded`` descriptions come first."""
     units = {key: value.unit for one in evaluations for key, value in one.metrics.items()}
     found = {key: measure for key, measure in (recorded or {}).items() if key in units}
     return found | {key: known_measure(key, units[key]) for key in sorted(units.keys() - found.keys(), key=_order)}
@@ -108,7 +108,7 @@ def _matched(key: str) -> tuple[str | None, dict[str, str | None]]:
 
 
 def _order(key: str) -> tuple[int, str, bool, str, int, float, str]:
-    """Sort key: the joint distribution before other settings, and a metric's k from low to high."""
+    """Sort key. The joint distribution comes before other settings, and a metric's k goes from low to high."""
     pattern, parts = _matched(key)
     if pattern is None:
         return len(_GROUPS), "", False, "", 0, 0.0, key

@@ -18,7 +18,7 @@ from nextword.settings import plugins
 from nextword.settings.version import __version__
 
 Goal = Literal["higher", "lower", "human"]
-"""Better direction; "human": as close as possible to the value of human texts."""
+"""Which values are better. "human": values as close as possible to the value of human texts."""
 
 
 class MetricValue(Record):
@@ -29,17 +29,17 @@ class MetricValue(Record):
     unit: str
     """Unit, for example "fraction", "nats per token", "bits per byte", "count"."""
     n: int = Field(ge=0)
-    """Number of cases (prompts, tokens, bytes, rows) behind the value."""
+    """Number of cases (prompts, tokens, bytes, rows) from which the value was computed."""
     low: float | None = None
-    """Lower end of the 95 % interval; None if not estimated."""
+    """Lower end of the 95 % interval; None if there is no interval."""
     high: float | None = None
-    """Upper end of the 95 % interval; None if not estimated."""
+    """Upper end of the 95 % interval; None if there is no interval."""
     note: str | None = None
     """Note on this value, for example how many texts are empty and count as wrong."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends of the interval; None if not estimated."""
+        """Both ends of the interval; None if there is no interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @model_validator(mode="after")
@@ -52,7 +52,7 @@ class MetricValue(Record):
 
 
 class Measure(Record):
-    """Description of a metric: its name, group, unit and better direction in reports."""
+    """Description of a metric in reports: its name, group and unit, and which values are better."""
 
     title: str
     """Heading, for example "Self-BLEU-3"."""
@@ -61,9 +61,9 @@ class Measure(Record):
     unit: str
     """Unit, with details that papers leave open, for example "fraction of 4-grams"."""
     goal: Goal | None
-    """Better direction; None: neither."""
+    """Which values are better; None: neither higher nor lower."""
     decimals: int | None = None
-    """Number of decimals (of the percentage, if the unit is a fraction); None: four significant digits."""
+    """Number of decimals (of the percentage, if the unit is a fraction). None: four significant digits."""
     meaning: str
     """One sentence that explains the metric."""
     setting: str = Field(default="joint", exclude_if=lambda value: value == "joint")
@@ -72,7 +72,7 @@ class Measure(Record):
     """Subset of the cases, for example "people"; empty: all cases."""
 
 
-# -- Where and when something was measured.
+# -- The environment and time of a measurement.
 
 
 class Environment(Record):
@@ -125,7 +125,7 @@ def _version(package: str) -> str:
 
 def _processor() -> str:
     name = _cpu_name() or platform.processor() or platform.machine() or "unknown"
-    torch = sys.modules.get("torch")  # asked only where the process already uses it
+    torch = sys.modules.get("torch")  # reads the GPU's name only if the process has already imported torch
     if torch is not None and torch.cuda.is_available():
         name = f"{name}, {torch.cuda.get_device_name()}"
     return name
@@ -148,12 +148,12 @@ def _threads() -> int:
 
 
 def _commit() -> str | None:
-    # commit of the repository this very file is tracked in; a virtual environment inside another project is not it
+    # the commit of the repository that tracks this file; an enclosing repository of another project does not count
     here = Path(__file__)
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None
     head = _git(here.parent, "rev-parse", "HEAD")
-    # not git describe, which writes the repository's index, and leaves a lock there where it is killed
+    # git describe is not used, because it writes the repository's index and leaves a lock if it is killed
     changed = head and _git(here.parent, "status", "--porcelain", "--untracked-files=no")
     return f"{head}-dirty" if changed else head
 

@@ -1,4 +1,4 @@
-"""Records of a paper's table with our numbers beside the printed ones, and the outcomes of its claims."""
+"""Records of a paper's table with our numbers next to the printed ones, and the outcomes of its claims."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nextword.results.records.measured_values import Environment, Goal
 from nextword.runtime.files import Record, VersionedRecord
 
 OLD_OUTCOMES = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
-"""Outcomes in records of earlier versions."""
+"""Outcomes in records of earlier versions, with their current names."""
 
 Scale = Literal["small", "pretrained", "paper"]
-"""Size of an experiment: models trained in minutes, a small pretrained model, or the paper's own models and data."""
+"""Size of an experiment: models trained in minutes, a small pretrained model, or the models and data of the paper."""
 
 Outcome = Literal["supported", "not supported", "inconclusive", "not testable"]
 """Outcome of a claim. "inconclusive": the interval of the difference includes zero, both values are equal, or there is
-only one seed. "not testable": not at this scale, for a given reason."""
+only one seed. "not testable": this scale cannot test the claim, for a given reason."""
 
 ReadOutcome = Annotated[Outcome, BeforeValidator(lambda read: OLD_OUTCOMES.get(read, read))]
 """An outcome in a record, possibly of an earlier version."""
@@ -47,15 +47,15 @@ class ReproducedCell(Record):
     spread: float | None = None
     """Number printed after "±"."""
     value: float | str | None = None
-    """Our number, the mean over seeds, in the paper's unit; None: ``missing`` has the reason."""
+    """Our number, which is the mean over seeds, in the paper's unit. None: ``missing`` has the reason."""
     low: float | None = None
-    """Lower end of its 95 % interval: Student's interval over seeds; with one seed, that of the measurement."""
+    """Lower end of our number's 95 % interval: Student's interval over seeds, or with one seed the measurement's."""
     high: float | None = None
     """Upper end of the interval."""
     by_seed: dict[str, float] = Field(default={})
     """Our values by training seed."""
     missing: str | None = None
-    """Reason why there is no number of ours."""
+    """Reason why we have no number."""
 
 
 class ReproducedRow(Record):
@@ -70,19 +70,19 @@ class ReproducedRow(Record):
 
 
 class JudgedComparison(Record):
-    """Comparison of two cells of a claim; the first should be better."""
+    """Comparison of two cells of a claim. The first should be better."""
 
     first: str
-    """Row that should be better; "ROW over OTHER ROW": its gain over the other."""
+    """Row that should be better. "ROW over OTHER ROW" means its gain over the other row."""
     second: str
-    """The other row, its gain, or a number."""
+    """The row or gain to compare with, or a number."""
     column: str
     """Compared column, or both columns if they differ."""
     outcome: ReadOutcome
     """Outcome."""
     difference: float | None = None
-    """First minus second in the paper's unit, mean over seeds; if the goal is the human value, how much closer the
-    first is. None: a number is missing."""
+    """First minus second in the paper's unit, as a mean over seeds. If values should be close to the human value: how
+    much closer the first is. None if a number is missing."""
     low: float | None = None
     """Lower end of the 95 % interval of the difference over seeds; None with one seed."""
     high: float | None = None
@@ -90,40 +90,40 @@ class JudgedComparison(Record):
     seeds: int = Field(default=0, ge=0)
     """Number of differences in the mean."""
     printed: float | None = None
-    """The same difference of the paper's numbers."""
+    """The difference of the paper's numbers."""
 
 
 class JudgedClaim(Record):
-    """A claim of the paper about the table, and our result."""
+    """A claim of the paper about the table, and its outcome here."""
 
     text: str
     """The claim."""
     place: str | None = None
     """Place in the paper."""
     headline: bool = False
-    """Whether it is one of the paper's main claims."""
+    """Whether the claim is one of the paper's main claims."""
     outcome: ReadOutcome
-    """"supported" if enough comparisons are, "not supported" if too many are not, else "inconclusive"; or "not
-    testable"."""
+    """"supported" if enough comparisons are supported, "not supported" if too many are not supported, otherwise
+    "inconclusive"; or "not testable"."""
     reason: str
-    """One line with the decisive numbers, or the reason why it cannot be tested."""
+    """One line with the decisive numbers, or the reason why the claim cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])
     """The comparisons."""
     needed: int | None = None
-    """Number of comparisons that must be supported; None: all that have numbers."""
+    """Number of comparisons that must be supported. None: all comparisons that have numbers."""
     note: str | None = None
     """Note, for instance that the printed numbers do not support the claim."""
 
 
 class RanExperiment(Record):
-    """An experiment that provides numbers of a table."""
+    """An experiment from which a table has its numbers."""
 
     name: str
     """Name in experiments.toml."""
     recipe: str
     """Name of the recipe."""
     command: str
-    """Command that runs only this experiment."""
+    """Command that runs this experiment alone."""
     task: str
     """Name of the task."""
     seeds: list[int]
@@ -133,20 +133,20 @@ class RanExperiment(Record):
     data: str
     """Data of the experiment."""
     minutes: float | None = None
-    """Hours of training, evaluation and generation, without the initial checkpoint."""
+    """Minutes of training, evaluation and generation, without the initial checkpoint."""
     start_minutes: float | None = None
-    """Hours for the initial checkpoint; None if it was given."""
+    """Minutes for the initial checkpoint; None if the checkpoint was given."""
     report: str | None = None
-    """Path of its report, relative to the folder of all tables; None: not kept."""
+    """Path of the experiment's report, relative to the folder of all tables. None if there is no report."""
 
 
 class ReproducedTable(VersionedRecord):
     """Record of a reproduced table: the content of its table.json."""
 
     kind: Literal["reproduce"] = "reproduce"
-    """What sort of run this is."""
+    """Kind of record."""
     name: str
-    """Name PAPER/TABLE."""
+    """Name of the table, as PAPER/TABLE."""
     paper: str
     """The paper's title, authors and venue."""
     title: str
@@ -158,17 +158,17 @@ class ReproducedTable(VersionedRecord):
     columns: list[ReproducedColumn] = Field(default=[])
     """Columns from left to right."""
     rows: list[ReproducedRow] = Field(default=[])
-    """Rows from top to bottom; empty if the table is a picture or texts (``shown_in``)."""
+    """Rows from top to bottom. Empty if the table is an image or texts (``shown_in``)."""
     claims: list[JudgedClaim] = Field(default=[])
     """Claims of the paper about the table."""
     shown_in: str | None = None
-    """Page and anchor of the picture or texts, relative to the folder of all tables."""
+    """Page and anchor of the image or texts, relative to the folder of all tables."""
     note: str | None = None
     """Note for the reader at any scale."""
     differs: list[str] = Field(default=[])
-    """Sentences on what replaces the paper's models, data, methods and model-based metrics at this scale."""
+    """Sentences about what replaces the paper's models, data, methods and model-based metrics at this scale."""
     experiments: list[RanExperiment] = Field(default=[])
-    """Experiments that provide the numbers."""
+    """Experiments from which the table has its numbers."""
     command: str
     """Command that reproduces this table."""
     environment: Environment

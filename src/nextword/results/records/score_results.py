@@ -19,9 +19,9 @@ class GroupScore(Record):
     tokens: int = Field(ge=1)
     """Number of tokens."""
     nats: float | None
-    """Summed negative log-likelihood of the tokens; None if one has probability 0."""
+    """Sum of the negative log-likelihoods of the tokens; None if one of them has probability 0."""
     share_of_nats: float | None
-    """Share of the group in the summed nats of all tokens; None if any token has probability 0."""
+    """The group's share of the sum over all tokens; None if any token has probability 0."""
     nll: float | None
     """Nats per token; None if a token has probability 0."""
     low: float | None = None
@@ -33,7 +33,7 @@ class GroupScore(Record):
 
     @property
     def perplexity(self) -> float:
-        """``exp(nll)``; inf if a token has probability 0 or the value is too large for a float."""
+        """``exp(nll)``. It is inf if a token has probability 0 or the value is too large for a float."""
         return perplexity(self.nll)
 
 
@@ -52,7 +52,7 @@ class ModelScore(Record):
     name: str
     """Name in tables."""
     location: str = ""
-    """Folder or hub name of the model; empty if it was made in Python."""
+    """Folder or hub name of the model; empty if the model was made in Python."""
     head: str
     """Head spec; "softmax" for a model without our head."""
     objective: str
@@ -62,11 +62,11 @@ class ModelScore(Record):
     backbone: str
     """Class of the backbone."""
     parameters: int = Field(ge=0)
-    """Number of parameters, shared ones counted once."""
+    """Number of parameters. Shared parameters count once."""
     reads: list[str]
     """Fields of the data read in addition to the text: "prompt", "source", "auxiliary"."""
     window: int | None
-    """Maximum tokens per window; None: each target as a whole, after its source."""
+    """Maximum tokens per window; None: each target is scored as a whole, after its source."""
     stride: int | None
     """New tokens scored in each window after the first."""
     tokens: int = Field(ge=1)
@@ -78,13 +78,13 @@ class ModelScore(Record):
     values: dict[str, MetricValue]
     """Values "perplexity", "nll" and "bits_per_byte"."""
     undefined: dict[str, str] = Field(default={})
-    """Reasons of values that are not finite."""
+    """Reasons why values are not finite, by key."""
     breakdowns: dict[str, list[GroupScore]] = Field(default={})
-    """Groups with tokens, by key of ``ScoreResults.breakdowns``."""
+    """The groups that have tokens, by key of ``ScoreResults.breakdowns``."""
 
     @property
     def perplexity(self) -> float:
-        """Perplexity per token of this model; inf if a token has probability 0 or it is too large for a float."""
+        """The model's perplexity per token. It is inf if a token has probability 0 or it is too large for a float."""
         return self._value("perplexity")
 
     @property
@@ -94,7 +94,7 @@ class ModelScore(Record):
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits per UTF-8 byte of the text, comparable between models with different tokenizers."""
+        """Bits per UTF-8 byte of the text. Models with different tokenizers can be compared by it."""
         return self._value("bits_per_byte")
 
     def _value(self, key: str) -> float:
@@ -102,20 +102,20 @@ class ModelScore(Record):
 
 
 class ScoreDifference(Record):
-    """Difference between a model and an earlier-named one on the same texts."""
+    """Difference between a model and a model before it in the list, on the same texts."""
 
     first: str
     """Name of the model."""
     second: str
     """Name of the earlier model."""
     measure: Literal["nll", "bits_per_byte"]
-    """Unit: nats per token if both have the same tokens, else bits per byte."""
+    """Unit of the difference: nats per token if both models have the same tokens, otherwise bits per byte."""
     breakdown: str | None = None
     """Key of a breakdown; None: all tokens."""
     group: str | None = None
     """Group of the breakdown."""
     difference: float
-    """First minus second; negative: the first is better."""
+    """First minus second. If it is negative, the first is better."""
     low: float | None
     """Lower end of the 95 % paired bootstrap interval of the difference; None if undefined."""
     high: float | None
@@ -123,22 +123,22 @@ class ScoreDifference(Record):
     p_permutation: float | None = Field(ge=0, le=1)
     """p-value of the two-sided paired permutation test, uncorrected; None if undefined."""
     p_holm: float | None = Field(ge=0, le=1)
-    """Holm-corrected p-value, over all pairs, or all groups and pairs."""
+    """Holm-corrected p-value. The correction is over all pairs, or over all groups and pairs."""
 
 
 class ScoreResults(VersionedRecord):
     """Likelihoods of texts under one or several models: the content of score.json."""
 
     kind: Literal["score"] = "score"
-    """What sort of run this is."""
+    """Kind of record."""
     command: str
-    """Command that reproduces these results; empty if they were made in Python."""
+    """Command that reproduces these results; empty if the results were made in Python."""
     data: list[str]
     """Sources of the texts."""
     fields: dict[str, str] = Field(default={})
     """Columns of tables by field, if given."""
     texts: int = Field(ge=1)
-    """Number of texts, each scored separately."""
+    """Number of texts. Each is scored separately."""
     bytes: int = Field(ge=1)
     """Number of UTF-8 bytes of the texts."""
     empty: int = Field(default=0, ge=0)
@@ -154,14 +154,14 @@ class ScoreResults(VersionedRecord):
     breakdowns: dict[str, BreakdownMeaning]
     """Descriptions of the breakdowns by key, in the order of the report."""
     differences: list[ScoreDifference] = Field(default=[])
-    """Paired differences between all pairs of models: all tokens first, then by group."""
+    """Paired differences between all pairs of models: first over all tokens, then by group."""
     settings: dict[str, JsonValue]
     """All settings, such as window and stride."""
     environment: Environment
     """Environment and time."""
 
     def __str__(self) -> str:
-        """One line per model, and one per difference between two models."""
+        """One line per model, and one line per difference between two models."""
         over_all = [one for one in self.differences if one.group is None]
         return "\n".join([*map(_in_words, self.models), *map(_difference_in_words, over_all)])
 
@@ -200,7 +200,7 @@ class ScoreResults(VersionedRecord):
 
 
 def perplexity(nll: float | None) -> float:
-    """``exp(nll)``; inf if ``nll`` is None or the value is too large for a float.
+    """``exp(nll)``. It is inf if ``nll`` is None or the value is too large for a float.
 
     >>> perplexity(0.0), perplexity(None), perplexity(1e6)
     (1.0, inf, inf)
@@ -212,7 +212,7 @@ def perplexity(nll: float | None) -> float:
 
 
 def _in_words(model: ModelScore) -> str:
-    """The values with intervals, by attribute name, or the reason why there is no value."""
+    """The values with intervals, or the reason why there is no value, by the names of the attributes."""
     said = [
         f"{key} {one.value:.4g}" + (" ({:.4g} to {:.4g})".format(*one.interval) if one.interval else "")
         for key, one in model.values.items()

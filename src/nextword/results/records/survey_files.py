@@ -1,4 +1,4 @@
-"""Files of a survey: forms for judges, the secret key, judges' answers, and results."""
+"""Files of a survey: forms for judges, the secret key, the judges' answers, and the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nextword.results.records.measured_values import MetricValue
 from nextword.runtime.files import Record, VersionedRecord
 
 Level = Literal["nominal", "ordinal", "interval"]
-"""Level of measurement of answers: nominal, ordinal or interval."""
+"""Level of measurement of answers."""
 
 DIGEST = 16
 """Number of characters of a checksum in files."""
@@ -23,7 +23,7 @@ class Passage(Record):
     """A text to read."""
 
     title: str
-    """Heading; empty for none."""
+    """Heading; empty if there is none."""
     lines: list[str]
     """Lines of the text."""
 
@@ -32,26 +32,26 @@ class Choice(Record):
     """One answer to a question."""
 
     value: str
-    """Name in records."""
+    """Name of the answer in records."""
     label: str
-    """Text for judges."""
+    """Text that judges see."""
 
 
 class Question(Record):
     """A question about every unit."""
 
     name: str
-    """Name in records."""
+    """Name of the question in records."""
     text: str
-    """Text for judges."""
+    """Text that judges see."""
     choices: list[Choice] = Field(min_length=2)
-    """In the order shown."""
+    """The answers, in the order in which they are shown."""
     levels: list[Level]
     """Scales for measuring agreement."""
 
 
 class Marking(Record):
-    """Task of marking words in a unit after a certain answer."""
+    """Task of marking words in a unit, which follows a certain answer."""
 
     question: str
     """Name of the question."""
@@ -62,16 +62,16 @@ class Marking(Record):
 
 
 class SurveyUnit(Record):
-    """Unit of judgement: each question is asked once per unit."""
+    """Unit of judgement. Each question is asked once per unit."""
 
     id: str
-    """Id within its item."""
+    """Id of the unit within its item."""
     group: str
     """Units of one text share a group and are shown one below the other."""
     texts: list[Passage]
-    """Judged texts; two for a comparison."""
+    """Judged texts. In a comparison there are two."""
     near: list[int] = Field(default=[])
-    """Lines of the item's first passage that are shown beside the unit."""
+    """Lines of the item's first passage that are shown next to the unit."""
 
 
 class SurveyItem(Record):
@@ -80,7 +80,7 @@ class SurveyItem(Record):
     id: str
     """Random id, which does not reveal the systems."""
     passages: list[Passage]
-    """Passages to read, not to judge."""
+    """Passages that judges read, but do not judge."""
     units: list[SurveyUnit]
     """Units to judge."""
 
@@ -95,7 +95,7 @@ class FormPage(Record):
     """An item as one judge sees it."""
 
     item: str
-    """Its id."""
+    """Id of the item."""
     order: list[str]
     """Ids of the units, in the order shown."""
 
@@ -110,7 +110,7 @@ class Form(Record):
 
 
 class Survey(VersionedRecord):
-    """A survey without its key: everything that judges may see."""
+    """A survey without its key. Judges may see all of it."""
 
     kind: Literal["survey"] = "survey"
     """Kind of file."""
@@ -121,23 +121,23 @@ class Survey(VersionedRecord):
     title: str
     """Heading of the page."""
     consent: str
-    """Consent text before the first item; a blank line separates paragraphs."""
+    """Consent text before the first item. A blank line separates paragraphs."""
     instructions: str
-    """Instructions for judges; a blank line separates paragraphs."""
+    """Instructions for judges. A blank line separates paragraphs."""
     hand_back: str
     """Text about sending the answer file."""
     completion_url: str
-    """Link at the end; empty for none."""
+    """Link at the end; empty if there is none."""
     group_title: str
-    """Name of a group, before its number; empty if there is only one."""
+    """Name of a group, which is shown before its number; empty if there is only one group."""
     questions: list[Question] = Field(min_length=1)
     """Questions about every unit."""
     marking: Marking | None
-    """Marking task; None for none."""
+    """Marking task; None if there is none."""
     items: list[SurveyItem]
     """All items, including checks."""
     digests: dict[str, str]
-    """Checksum of each item when the survey was made."""
+    """Checksum of each item, computed when the survey was made."""
     forms: list[Form]
     """Forms of the judges."""
 
@@ -174,7 +174,7 @@ class SurveyKey(VersionedRecord):
     seed: int
     """Seed of all random choices."""
     allowed_failures: int
-    """Maximum number of failed checks of a valid judge."""
+    """Maximum number of checks that a valid judge may fail."""
     files: list[KeyFile]
     """Samples files."""
     items: dict[str, KeyItem]
@@ -191,7 +191,7 @@ class UnitAnswers(Record):
     answers: dict[str, str]
     """Chosen value by question."""
     marks: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default=[])
-    """Marked spans of the unit's last text: index of the first character and of the one after the last."""
+    """Marked spans of the unit's last text: index of the first character, and index after the last character."""
 
 
 class ItemAnswers(Record):
@@ -217,14 +217,14 @@ class JudgeAnswers(VersionedRecord):
     form: str
     """Number of the form; empty if a platform distributed single items."""
     judge: str = Field(min_length=1)
-    """Name or number of the judge, the same in all files of one person."""
+    """Name or number of the judge. It is the same in all files of one person."""
     consent: bool
     """Whether the judge consented."""
     items: list[ItemAnswers]
     """Answers about items."""
 
 
-# -- What people said in a survey: values, tests, agreement, and what was left out.
+# -- The results of a survey: values, tests, agreement, and answers that were left out.
 
 
 class WinTieLose(Record):
@@ -237,11 +237,11 @@ class WinTieLose(Record):
     second: str
     """Second system."""
     win: MetricValue
-    """Share of answers that prefer the first."""
+    """Share of answers that prefer the first system."""
     tie: MetricValue
     """Share of answers that see no difference."""
     lose: MetricValue
-    """Share of answers that prefer the second."""
+    """Share of answers that prefer the second system."""
 
 
 class Agreement(Record):
@@ -250,7 +250,7 @@ class Agreement(Record):
     question: str
     """Name of the question."""
     alpha: dict[Level, float | None]
-    """Krippendorff's alpha by scale; None if all answers are equal or no unit was judged twice."""
+    """Krippendorff's alpha by level of measurement. None if all answers are equal or no unit was judged twice."""
     percent: float | None
     """Share of pairs of judges with the same answer about a unit; None if no unit was judged twice."""
     units: int = Field(ge=0)
@@ -265,9 +265,9 @@ class JudgeRecord(Record):
     items: int = Field(ge=0)
     """Number of valid items, without checks."""
     checks: int = Field(ge=0)
-    """Number of checks answered."""
+    """Number of checks that the judge answered."""
     failed: int = Field(ge=0)
-    """Number of checks failed."""
+    """Number of checks that the judge failed."""
     counted: bool
     """Whether the answers are valid."""
     seconds: float | None
@@ -282,7 +282,7 @@ class Correlation(Record):
     automatic: str
     """Title of the automatic metric."""
     systems: int = Field(ge=2)
-    """Number of systems with both."""
+    """Number of systems that have both values."""
     pearson: float | None
     """Pearson's correlation of the values; None if one does not vary."""
     spearman: float | None
@@ -295,17 +295,17 @@ class SurveyResults(VersionedRecord):
     """Record of a survey's results: the content of results.json."""
 
     kind: Literal["survey-results"] = "survey-results"
-    """What sort of run this is."""
+    """Kind of record."""
     asks: str
     """Kind of the survey."""
     title: str
-    """Its heading."""
+    """Heading of the survey."""
     survey: str
-    """Its id."""
+    """Id of the survey."""
     judged: EvaluationResults
     """Values of every system with intervals, and tests, in the form of an evaluation."""
     duels: list[WinTieLose]
-    """Wins, ties and losses of each question; empty without direct comparisons."""
+    """Wins, ties and losses of each question. Empty if there are no direct comparisons."""
     agreement: list[Agreement]
     """Agreement on each question."""
     judges: list[JudgeRecord]
@@ -313,8 +313,8 @@ class SurveyResults(VersionedRecord):
     marked: dict[str, MetricValue]
     """Share of marked words by system; empty without a marking task."""
     left_out: list[str]
-    """Messages on answers that were left out."""
+    """Messages about answers that were left out."""
     correlations: list[Correlation]
-    """Correlations with automatic metrics; empty if none were given."""
+    """Correlations with automatic metrics. Empty if no such metrics were given."""
     uncorrelated: str | None
     """Reason why there are no correlations with the given automatic metrics."""

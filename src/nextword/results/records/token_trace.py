@@ -14,11 +14,11 @@ from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 from nextword.runtime.files import Record, write_atomically
 
 TRACE_FORMAT = "nextword-trace/1"
-"""Name and version of the format; readers reject others."""
+"""Name and version of the format. Readers reject other versions."""
 
 Role = Literal["text", "source", "auxiliary", "store"]
-"""Kind of text: the decoder's, the source of an encoder-decoder model, the auxiliary text of a conditioner, or
-excerpts of a datastore around the retrieved tokens."""
+"""Kind of text: the text of the decoder, the source of an encoder-decoder model, the auxiliary text of a conditioner,
+or excerpts of a datastore around the retrieved tokens."""
 
 
 LogProb = Annotated[
@@ -26,7 +26,7 @@ LogProb = Annotated[
     BeforeValidator(lambda value: -math.inf if value is None else value),
     PlainSerializer(lambda value: None if value == -math.inf else value, return_type=float | None, when_used="json"),
 ]
-"""Natural logarithm of a probability; for probability zero ``-inf``, stored as ``null`` in JSON."""
+"""Natural logarithm of a probability. For probability 0 it is ``-inf``, which JSON stores as ``null``."""
 
 
 class TracedModel(Record):
@@ -43,7 +43,7 @@ class TracedModel(Record):
     backbone: str
     """Class of the backbone."""
     parameters: int
-    """Number of parameters, shared ones counted once."""
+    """Number of parameters. Shared parameters count once."""
 
 
 class TracedText(Record):
@@ -52,25 +52,25 @@ class TracedText(Record):
     ids: list[int]
     """Token ids, including special tokens."""
     pieces: list[str]
-    """Text of each token; empty for a special token or a later byte of a character. Joined, they are the text."""
+    """Text of each token. Empty for a special token or a later byte of a character. Joined, the pieces are the text."""
 
 
 class Candidates(Record):
     """The K most probable tokens at each position, in decreasing order."""
 
     ids: list[list[int]]
-    """Token ids, positions x K; fewer if fewer tokens have a probability above 0."""
+    """Token ids, positions x K. There are fewer if fewer tokens have a probability above 0."""
     log_prob: list[list[LogProb]]
     """Natural logarithms of their probabilities."""
     shares: dict[str, list[list[float]]]
-    """Share of each component in each token's probability, by component; the shares of a token add up to 1."""
+    """Share of each component in each token's probability, by component. The shares of a token sum to 1."""
 
 
 class StrongestPositions(Record):
     """The positions that contributed most to each observed token's probability."""
 
     at: list[list[int]]
-    """Indices into the component's text, strongest first; empty if the token does not occur in it."""
+    """Indices into the component's text, largest share first. Empty if the token does not occur in this text."""
     share: list[list[float]]
     """Share of the token's probability from each of these positions."""
 
@@ -79,20 +79,20 @@ class TracedTokens(Record):
     """Columns with one entry for each predicted token."""
 
     log_prob: list[LogProb]
-    """Natural logarithm of the observed token's probability; for zero, ``-inf`` in Python and ``null`` in JSON."""
+    """Natural logarithm of the observed token's probability. For probability 0: ``-inf``, in JSON ``null``."""
     rank: list[int]
     """Rank of the observed token by probability, from 1."""
     entropy: list[float]
     """Entropy of the distribution, in nats."""
     shares: dict[str, list[float]]
-    """Share of each component in the observed token's probability. The shares add up to 1, or are all 0 if the
-    probability is zero."""
+    """Share of each component in the observed token's probability. The shares sum to 1, or are all 0 if the
+    probability is 0."""
     candidates: Candidates
     """The most probable tokens."""
     positions: dict[str, StrongestPositions] = Field(
         default={}, validation_alias=AliasChoices("positions", "places")
     )  # the old name
-    """The strongest positions, by component, for components that attribute probability to positions."""
+    """The positions with the largest shares, by component, for components that point at positions."""
 
 
 class TracedDraft(Record):
@@ -103,7 +103,7 @@ class TracedDraft(Record):
     ids: list[int]
     """The draft tokens."""
     accepted: int = Field(ge=0)
-    """Number of accepted draft tokens, from the first."""
+    """Number of accepted draft tokens, counted from the first."""
 
 
 class TraceRecord(Record):
@@ -112,7 +112,7 @@ class TraceRecord(Record):
     format: Literal["nextword-trace/1"] = "nextword-trace/1"
     """Name and version of this format."""
     nextword: str
-    """Version of nextword that wrote it."""
+    """Version of nextword that wrote the file."""
     model: TracedModel
     """The traced model."""
     texts: dict[Role, TracedText]
@@ -121,12 +121,12 @@ class TraceRecord(Record):
     positions_in: dict[str, Role] = Field(default={}, validation_alias=AliasChoices("positions_in", "places_in"))
     """Kind of text to which the positions of each component refer."""
     first: int = Field(ge=0)
-    """Index in ``texts["text"]`` of the first predicted token; earlier tokens are context."""
+    """Index in ``texts["text"]`` of the first predicted token. The tokens before it are context."""
     window: int | None = None
-    """Tokens per window, if the text is longer than a window; None: every token was predicted from all tokens before
-    it."""
+    """Number of tokens per window, if the text is longer than a window. None: every token was predicted from all
+    earlier tokens."""
     vocabulary: dict[int, str]
-    """Display text of each token in the trace, by id: ``␣king`` begins a word."""
+    """Display text of each token in the trace, by id. For example, ``␣king`` begins a word."""
     tokens: TracedTokens
     """Values of each predicted token."""
     drafts: list[TracedDraft] = Field(default=[])

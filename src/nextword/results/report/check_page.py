@@ -29,6 +29,6 @@ def render_check(results: CheckResults) -> str:
 
 
 def write_check(results: CheckResults, folder: Path) -> None:
-    """Write the record and its page into a folder, created if missing; older files are replaced."""
+    """Write the record and its page into a folder, which is created if missing. Older files are replaced."""
     results.save(folder / JSON)
     write_atomically(folder / PAGE, render_check(results))

@@ -1,4 +1,4 @@
-"""Columns of tables of text metrics, in the order of the papers' tables."""
+"""Columns of tables of text metrics, in the order of the tables in papers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from nextword.results.report import formats
 from nextword.results.report.table import Column
 
 MOST_MAIN = 4
-"""Metrics outside the papers' tables that are shown in the terminal."""
+"""Maximum number of metrics outside the papers' tables that are shown in the terminal."""
 
 SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
-"""Keys of metrics without a column: perplexity in other units, and values shown in figures or texts."""
+"""Keys of metrics without a column: perplexity in other units, and values that are shown in figures or texts."""
 
 REFERENCE_PERPLEXITY = (
     "of the human references given their prompts, token by token; not of generated text, and not of the whole test text"
 )
 
 SHY = "\N{SOFT HYPHEN}"
-"""Places where a long word of a heading may be broken."""
+"""Character at which a long word of a heading may be broken."""
 
 REFERENCES = f"refer{SHY}ences"
 
 BIGRAMS = 2
-"""The n-gram length shown where there is little space, as in F2-Softmax's figure 3."""
+"""The n-gram length that is shown if there is little space, as in F2-Softmax's figure 3."""
 
 
 def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
-    """Make the column of a text metric; ``kind`` is the first note in the brackets of its unit."""
+    """Make the column of a text metric. ``kind`` is the first note in the brackets of its unit."""
     unit = formats.unit_name(measure.unit)
     plain = unit.partition(" (")[0]
     short_unit = ", ".join(part for part in ("%" if plain.startswith("%") else plain, kind) if part)
@@ -52,14 +52,14 @@ class Rule:
     """A column of a paper's table.
 
     Attributes:
-        pattern: Pattern of the metrics' keys; a number in brackets is the length of the n-grams.
+        pattern: Pattern of the metrics' keys. A number in brackets is the length of the n-grams.
         group: Heading over columns that differ in this length.
         title: Heading of the column.
-        short: Title without a heading over it.
-        metric: Name of the metric that computes the value, or gives the reason if there is none.
+        short: Title of a column without a heading over it.
+        metric: Name of the metric that computes the value, or that gives the reason if there is no value.
         kind: Whether the heading shows the first note in the unit's brackets.
         note: Note for the reader, in addition to the metric's meaning.
-        main: Whether it is shown in the terminal.
+        main: Whether the column is shown in the terminal.
     """
 
     pattern: str
@@ -97,15 +97,15 @@ class TableLayout:
     """The table of one paper.
 
     Attributes:
-        rules: Its columns, in order.
-        people: Whether there is a human row; False if all metrics compare with the human texts.
+        rules: The table's columns, in order.
+        people: Whether the table has a human row. False if all metrics compare with the human texts.
     """
 
     rules: tuple[Rule, ...]
     people: bool
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """Columns of all metrics: in the paper's order, followed by all others."""
+        """Columns of all metrics: first those of the paper's table in its order, then all others."""
         placed = self.placed(measures)
         others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
@@ -199,11 +199,11 @@ def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
 
 
 def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
-    """The layout with columns for most of the metrics; on ties, the first."""
+    """The layout with columns for the most metrics. If several have as many, the first."""
     return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
 
 
-# -- What the measures of a page mean: each explained once, however many columns or lengths of n-grams it has.
+# -- Explanations of the metrics on a page. Each is explained once, even with several columns or lengths of n-grams.
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,12 @@ class GlossaryEntry:
     term: str
     meaning: str
     units: tuple[str, ...] = ()
-    """Full titles; empty if the headings of the columns have them."""
+    """Full titles. Empty if the headings of the columns have them."""
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Explanation of one metric before equal explanations are merged."""
+    """Explanation of one metric, before equal explanations are merged."""
 
     family: str
     length: str
@@ -282,7 +282,7 @@ def _line(key: str, alone: str, together: str, meaning: str, measure: Measure) -
 
 def _entries(lines: Iterable[_Line]) -> list[GlossaryEntry]:
     families: dict[str, list[_Line]] = {}
-    for line in dict.fromkeys(lines):  # the tables of two ways of writing have the same columns
+    for line in dict.fromkeys(lines):  # tables of different decodings have the same columns
         families.setdefault(line.family, []).append(line)
     found: list[GlossaryEntry] = []
     for members in families.values():
@@ -296,7 +296,7 @@ def _entries(lines: Iterable[_Line]) -> list[GlossaryEntry]:
 
 
 def _shared(texts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The distinct texts, ignoring differences in the length of n-grams.
+    """The distinct texts. Differences in the length of n-grams are ignored.
 
     >>> _shared([("1-grams of a text", "1"), ("2-grams of a text", "2")]), _shared([("words", "1"), ("pairs", "2")])
     (('n-grams of a text',), ('words', 'pairs'))

@@ -58,7 +58,7 @@ LONGEST_UNIT = 28
 
 
 def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
-    """Tables for the terminal: values, ranking, significant differences, and what was left out."""
+    """Tables for the terminal: values, ranking, significant differences, and metrics that were left out."""
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
@@ -132,7 +132,7 @@ def _ranking(wins: Wins) -> Table:
 
 
 def votes(wins: Wins, name: str) -> str:
-    """The votes of a system in all pairwise comparisons: "8 of 15"."""
+    """The votes of a system in all pairwise comparisons, for example "8 of 15"."""
     fought = [duel for duel in wins.duels if name in (duel.first, duel.second)]
     won = sum(duel.won if duel.first == name else duel.lost for duel in fought)
     return f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"
@@ -147,7 +147,7 @@ def _plain_text(results: EvaluationResults) -> Iterator[str]:
 
 
 def _left_out(results: EvaluationResults) -> Iterator[str]:
-    """Lines on metrics that were not computed: missing fields in one line, other reasons in full."""
+    """Lines about metrics that were not computed. Missing fields are in one line, other reasons in full."""
     lacking = [name for name, why in results.left_out.items() if name != HUMAN and why.startswith("no ")]
     if lacking:
         yield f"not computed, because the samples lack fields: {', '.join(lacking)}"

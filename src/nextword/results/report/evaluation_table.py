@@ -1,4 +1,4 @@
-"""Tables of an evaluation: one row per metric, one column per system and one for the human references."""
+"""Tables of an evaluation, with one row per metric, one column per system and one for the human references."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Test:
     p_holm: str
     significant: bool
     better: str
-    """The better system, if the difference is significant and the metric has a better direction; else empty."""
+    """The better system, if the difference is significant and the metric has a better direction. Otherwise empty."""
 
 
 def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> ReportTable:
-    """The table of all metrics in blocks; among the systems in ``judged`` (None: all) the best is marked."""
+    """The table of all metrics in blocks. Among the systems in ``judged`` (None: all) the best one is marked."""
     names = [system.name for system in results.systems] + ([HUMAN] if results.human is not None else [])
     groups = groupby(results.measures.items(), key=lambda one: one[1].group)
     blocks = [
@@ -58,7 +58,7 @@ def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collect
         cells=tuple(cells),
         key=key,
         arrow=ARROWS[measure.goal] if measure.goal else "",
-        # what stands in brackets is explained once, with the measure
+        # without the notes in brackets, which the explanation of the metric has
         below=(formats.unit_name(measure.unit).partition(" (")[0],),
         hover=measure.meaning,
     )
@@ -72,7 +72,7 @@ def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> 
 
 
 def spread(system: SystemRecord, key: str) -> tuple[float, float] | None:
-    """Lowest and highest value over seeds, or with one seed the 95 % interval; None if there is neither."""
+    """Lowest and highest value over seeds, or with one seed the 95 % interval. None if there is neither."""
     if len(system.files) == 1:
         return system.values[key].interval if key in system.values else None
     found = [file.values[key].value for file in system.files if key in file.values]
@@ -104,12 +104,12 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def undefined(results: EvaluationResults) -> list[tuple[str, str, dict[str, str]]]:
-    """Rows of system, file and metrics without a value with the reason, the human references last."""
+    """Rows of system, file, and metrics without a value with the reason. The human references come last."""
     return [(name, file.file, file.undefined) for name, file in _files(results)]
 
 
 def notes(results: EvaluationResults) -> list[str]:
-    """Notes on values, with equal notes of a file in one line."""
+    """Notes on values. Equal notes of a file are merged into one line."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for name, file in _files(results):
         for key, value in file.values.items():
@@ -131,7 +131,7 @@ def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None)
 def _paired(one: PairRecord, measure: Measure) -> Test:
     signed = partial(formats.signed, unit=measure.unit, decimals=measure.decimals)
     significant, better = one.p_holm < SIGNIFICANT, ""
-    # which of two different ones is nearer to people's value is not tested
+    # for the goal "human" no system is named: the test does not show which value is closer to the human value
     if significant and measure.goal in ("lower", "higher"):
         better = one.first if (one.difference > 0) == (measure.goal == "higher") else one.second
     return Test(

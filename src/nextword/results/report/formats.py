@@ -12,16 +12,16 @@ NOTHING = "–"
 """Placeholder for a missing number."""
 
 SHARES = ("fraction", "share", "proportion")
-"""Prefix of units whose values between 0 and 1 are shown as percentages, for example "fraction of prompts"."""
+"""Beginnings of units whose values between 0 and 1 are shown as percentages, for example "fraction of prompts"."""
 
 
 def value(number: float, unit: str, decimals: int | None) -> str:
-    """Format a value in its column's precision; a fraction becomes a percentage.
+    """Format a value with its column's decimals. A fraction becomes a percentage.
 
     >>> value(0.93512, "fraction of prompts", 1), value(21.5, "nats", 2), value(0.00012345, "nats", None)
     ('93.5', '21.50', '0.0001234')
 
-    What rounds to nothing has no sign:
+    A number that rounds to zero has no sign:
 
     >>> value(-0.0004, "nats", 3), value(-0.0006, "nats", 3)
     ('0.000', '-0.001')
@@ -31,7 +31,7 @@ def value(number: float, unit: str, decimals: int | None) -> str:
 
 
 def number(measured: float) -> str:
-    """Format a number for text: four significant digits or all before the point, without an exponent.
+    """Format a number for text, with four significant digits or all digits before the point, and without an exponent.
 
     >>> number(12568.4), number(135.25), number(0.000123456), number(4.0)
     ('12,568', '135.2', '0.0001235', '4')
@@ -55,7 +55,7 @@ def is_share(unit: str) -> bool:
 
 
 def scale(unit: str) -> float:
-    """Factor by which values of ``unit`` are shown."""
+    """Factor by which values of ``unit`` are multiplied in reports."""
     return 100.0 if is_share(unit) else 1.0
 
 
@@ -71,7 +71,7 @@ def unit_name(unit: str) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """Format an interval; with signs, "to" replaces the dash.
+    """Format an interval. If a number has a sign, "to" replaces the dash.
 
     >>> interval("1.2", "3.4"), interval("-0.1", "0.2"), interval("+0.5", "+1.2")
     ('1.2–3.4', '-0.1 to 0.2', '+0.5 to +1.2')
@@ -92,7 +92,7 @@ def count(number: float) -> str:
 
 
 def digits(number: float) -> str:
-    """Format with three digits, or all before the point.
+    """Format a number with three digits, or with all digits before the point.
 
     >>> digits(0.5), digits(12.34), digits(1234.5)
     ('0.50', '12.3', '1234')
@@ -115,7 +115,7 @@ def seconds(number: float) -> str:
 
 
 def four_digits(number: float) -> str:
-    """Format with four digits, or all before the point.
+    """Format a number with four digits, or with all digits before the point.
 
     >>> four_digits(28475.0), four_digits(1e-05), four_digits(0.25), four_digits(8.0)
     ('28475', '0.00001', '0.25', '8')
@@ -124,7 +124,7 @@ def four_digits(number: float) -> str:
 
 
 def seeds(count: int) -> str:
-    """Number of seeds, in words.
+    """The number of seeds in words.
 
     >>> seeds(1), seeds(3)
     ('one seed', '3 seeds')
@@ -164,7 +164,7 @@ def plain(thing: Any) -> str:
     if isinstance(thing, str):
         return thing
     if isinstance(thing, dict) and {"value", "unit", "n"} <= thing.keys():
-        # A measured value, as a task may record one of the start.
+        # a measured value, which a task may record for the initial checkpoint
         return f"{value(thing['value'], thing['unit'], None)} {unit_name(thing['unit'])} (n = {plain(thing['n'])})"
     return json.dumps(thing, ensure_ascii=False)
 
@@ -175,7 +175,7 @@ def pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def spans(headings: Iterable[str]) -> list[tuple[str, int]]:
-    """Headings over neighbouring columns, with the number of columns each spans.
+    """Headings over neighbouring columns, each with the number of its columns.
 
     >>> spans(["a", "a", "", "a"])
     [('a', 2), ('', 1), ('a', 1)]

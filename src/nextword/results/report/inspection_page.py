@@ -16,15 +16,15 @@ from nextword.results.report import formats
 from nextword.results.report.template import packaged, switchable_variables, template
 
 SCRIPTS = ("traces", "measures", "elements", "text", "distribution", "panel", "search", "start")
-"""Files of the page's script, in order of dependency."""
+"""Files of the page's script. A file comes after the files that it needs."""
 
 DECIMALS = 3
-"""Decimals of nats and shares in the page, which halve the file's size without visible change."""
+"""Decimals of nats and shares in the page. Fewer decimals halve the file's size without a visible change."""
 
 ROWS = 12
 """Number of differences shown before "more"."""
 MORE_ROWS = 100
-"""Maximum number of listed differences; the colours of the text show all."""
+"""Maximum number of listed differences. The colours of the text show all differences."""
 
 _UNSAFE = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"}
 
@@ -32,8 +32,8 @@ _UNSAFE = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\N{LINE SEPARATOR}\N{PA
 def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
     """Render the page of a trace, or of two traces of the same text by two models.
 
-    The text is shown with tokens coloured by a selectable value; clicking a token shows the most probable tokens and
-    the positions that contributed to its probability. With two models, the page begins with their differences.
+    The page shows the text, with tokens coloured by a selectable value. A click on a token shows the most probable
+    tokens and the positions that contributed to its probability. With two models, the page begins with the differences.
 
     Raises:
         ValueError: If the traces do not have the same token ids.
@@ -60,9 +60,9 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
 
 
 def content_policy(script: str, style: str, *, served: bool = False) -> str:
-    """The page's content security policy: its own script and style, known by their hashes, and nothing else.
+    """The page's content security policy. It allows only the page's own script and style, identified by hashes.
 
-    A served page may call its own server, and may not be framed by other sites.
+    A served page may also call its own server. Other sites may not show it in a frame.
     """
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     parts = ["default-src 'none'", f"script-src 'sha256-{hashes[0]}'", f"style-src 'sha256-{hashes[1]}'"]
@@ -72,7 +72,7 @@ def content_policy(script: str, style: str, *, served: bool = False) -> str:
 
 
 def embedded(content: Any) -> Markup:
-    """JSON for a ``<script>`` block: no text in it can end the block or begin another."""
+    """JSON for a ``<script>`` block. No text in it can end the block or begin another block."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_UNSAFE))
 
@@ -108,16 +108,16 @@ def _facts(record: TraceRecord) -> dict[str, Any]:
     }
 
 
-# -- Where two models differ on one text.
+# -- The tokens on which two models differ, for one text.
 
 BEFORE, AFTER = 6, 4
 """Number of context tokens that a row shows before and after its token."""
 
 LARGEST = 10_000
-"""Largest factor that is shown as a number."""
+"""Largest factor that is shown as a number. Above it the page shows only that the factor is larger."""
 
 ALIKE = 0.005
-"""Minimum difference in nats of a listed token: half a percent of its probability."""
+"""Minimum difference in nats of a listed token. It changes the probability by half a percent."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class TokenDifference:
 
     Attributes:
         index: Index of the token in the text.
-        nats: Second model's log-probability minus the first's; infinite if one of them is -inf.
-        before: The text in front of it.
+        nats: Second model's log-probability minus the first model's. Infinite if one of them is -inf.
+        before: The text before the token.
         token: Display text of the token.
-        after: The text behind it.
+        after: The text after the token.
     """
 
     index: int
@@ -140,7 +140,7 @@ class TokenDifference:
 
     @property
     def amount(self) -> str:
-        """The nats, without the sign."""
+        """The nats without their sign."""
         return f"{abs(self.nats):.2f}" if math.isfinite(self.nats) else "∞"
 
     @property
@@ -156,11 +156,11 @@ class TokenDifference:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """Comparison of two models on the same tokens; positive numbers favour the second.
+    """Comparison of two models on the same tokens. Positive numbers mean that the second model is better.
 
     Attributes:
         total: Total gain of the second model in nats, without the tokens in ``never``.
-        of: Total nats of the first model for these tokens.
+        of: Total nats of the first model on these tokens.
         gained: Nats and number of tokens on which the second model is better.
         lost: Nats and number of tokens on which the first model is better.
         never: Tokens to which one of the models gives probability 0.
@@ -183,7 +183,7 @@ def difference(one: TraceRecord, other: TraceRecord) -> ModelDifference:
     """
     expect_same_tokens(one, other)
     pairs = list(zip(one.tokens.log_prob, other.tokens.log_prob, strict=True))
-    nats = [0.0 if a == b else b - a for a, b in pairs]  # where both are -inf, they agree
+    nats = [0.0 if a == b else b - a for a, b in pairs]  # if both are -inf, they do not differ
     finite = [each for each in nats if math.isfinite(each)]
     order = sorted((at for at in range(len(nats)) if abs(nats[at]) >= ALIKE), key=lambda at: -abs(nats[at]))
     gains, losses = [each for each in finite if each > 0], [-each for each in finite if each < 0]
@@ -226,13 +226,13 @@ def _row(trace: TraceRecord, index: int, nats: float) -> TokenDifference:
     text = trace.texts["text"]
     before = "".join(text.pieces[max(index - BEFORE, 0) : index])
     after = "".join(text.pieces[index + 1 : index + 1 + AFTER])
-    token = text.pieces[index].lstrip(" ")  # the space in front of a word is shown, and not marked
+    token = text.pieces[index].lstrip(" ")  # the space before a word is shown, but not highlighted
     space = " " * (len(text.pieces[index]) - len(token)) if token else ""
     shown = token if token.strip() else trace.vocabulary[text.ids[index]]
     return TokenDifference(index, nats, before + space, shown, after)
 
 
-# -- The page to play with a served model; it asks the server that sent it, and nobody else.
+# -- The page for trying out a served model. It sends requests only to the server that it came from.
 
 
 @dataclass(frozen=True)

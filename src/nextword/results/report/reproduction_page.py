@@ -1,4 +1,4 @@
-"""The page of reproduced tables: one table, or several with a table of contents."""
+"""The page of reproduced tables, with one table, or with several and a table of contents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nextword.results.report import formats, terminal
 from nextword.results.report.table import ARROWS, GOALS, Cell
 from nextword.results.report.template import style, template
 
-# -- The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
+# -- The numbers of a reproduced table as text: each row has the paper's numbers and ours, with the paper's decimals.
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class RowPair:
     note: str
     printed: tuple[str, ...]
     ours: tuple[Cell, ...]
-    """Cells, each with the number of seeds of its mean; none: it does not depend on training."""
+    """Our cells, each with the number of seeds in its mean. A value without training has no number of seeds."""
     missing: str
-    """Reason why no cell of the row has a number of ours, if it is the same for all."""
+    """Reason why the row has no number of ours, if the reason is the same for all cells."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Numbers:
     columns: tuple[ReproducedColumn, ...]
     rows: tuple[RowPair, ...]
     seeds: int
-    """Most common number of seeds."""
+    """The most common number of seeds."""
 
     @property
     def reasons(self) -> list[tuple[str, list[str]]]:
-        """Reasons why cells have no number of ours, with their rows."""
+        """Reasons why cells have no number of ours, each with the rows concerned."""
         rows: dict[str, list[str]] = {}
         for row in self.rows:
             for why in {} if row.missing else dict.fromkeys(cell.reason for cell in row.ours if cell.reason):
@@ -65,7 +65,7 @@ class Numbers:
 
     @property
     def headings(self) -> list[tuple[str, int]]:
-        """Headings over neighbouring columns, with the number of columns each spans."""
+        """Headings over neighbouring columns, each with the number of its columns."""
         return formats.spans(column.group for column in self.columns)
 
     @property
@@ -101,7 +101,7 @@ def _row(row: ReproducedRow, decimals: Sequence[int | None]) -> RowPair:
 
 
 def _decimals(cells: Sequence[ReproducedCell]) -> int | None:
-    """Maximum number of decimals of the printed numbers; None if none is printed.
+    """Maximum number of decimals of the printed numbers. None if there is no printed number.
 
     >>> _decimals([ReproducedCell(printed=0.71), ReproducedCell(printed=3.0), ReproducedCell(printed="4-3")])
     2
@@ -157,22 +157,22 @@ class Section:
     table: ReproducedTable
     numbers: Numbers
     outcomes: tuple[tuple[str, int], ...]
-    """Number of claims by outcome, without outcomes of no claim."""
+    """Number of claims for each outcome that occurs."""
 
 
 def write_reproduced_tables(tables: Sequence[ReproducedTable], path: str | os.PathLike[str], root: str = "") -> None:
-    """Write tables of papers, with our numbers beside theirs, as one self-contained HTML page.
+    """Write tables of papers, with our numbers next to the printed ones, as one self-contained HTML page.
 
     Args:
-        tables: Tables in the order of the page; those of a paper together.
+        tables: Tables in the order of the page. Tables of the same paper must follow each other.
         path: The file to write.
-        root: Relative path from the page's folder to the folder of all tables, to which links are relative: "../".
+        root: Relative path from the page's folder to the folder of all tables, for links. For example "../".
     """
     write_atomically(path, render_reproduction(tables, root))
 
 
 def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> str:
-    """Render the page; several tables have a table of contents."""
+    """Render the page. If there are several tables, it has a table of contents."""
     sections = []
     for table in tables:
         anchor = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.name}-{table.scale}")
@@ -203,7 +203,7 @@ def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
 
 
 def verdict(claim: JudgedClaim) -> str:
-    """The outcome with its sign and, for several comparisons, the number of supported ones.
+    """The outcome with its sign. If there are several comparisons, also the number of supported comparisons.
 
     >>> one = JudgedComparison(first="a", second="b", column="c", outcome="supported")
     >>> other = one.model_copy(update={"outcome": "inconclusive"})
@@ -224,7 +224,7 @@ def verdict(claim: JudgedClaim) -> str:
 
 
 def difference(one: JudgedComparison) -> str:
-    """Format the difference of a comparison with interval and seeds.
+    """Format the difference of a comparison with its interval and number of seeds.
 
     >>> difference(JudgedComparison(first="a", second="b", column="c", outcome="supported", difference=1.5, low=1,
     ...     high=2, seeds=3))
@@ -240,11 +240,11 @@ def difference(one: JudgedComparison) -> str:
 # -- A reproduced table in the terminal.
 
 WIDTH = 54
-"""Maximum width in characters, without row names; wider tables are split."""
+"""Maximum width in characters, without row names. Wider tables are split."""
 
 
 def reproduced_table(table: ReproducedTable) -> RenderableType:
-    """Tables for the terminal: the paper's numbers in brackets below ours, and the outcome of each claim."""
+    """Tables for the terminal: our numbers, with the paper's in brackets below, and the outcome of each claim."""
     found = numbers(table)
     heading = Text(f"{table.name}: {table.title} (scale {table.scale})", style="bold")
     parts = [_part(found, first, last) for first, last in _cuts(found)] if found.has_ours else []
@@ -254,7 +254,7 @@ def reproduced_table(table: ReproducedTable) -> RenderableType:
 
 
 def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
-    """Ranges of columns that fit next to each other."""
+    """Ranges of columns that fit into one table."""
     first = used = 0
     for place, column in enumerate(found.columns):
         cells = [row.ours[place] for row in found.rows]

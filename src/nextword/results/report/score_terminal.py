@@ -50,14 +50,14 @@ def verdict(one: ScoreDifference, units: int, unit: str) -> str:
         return f"too few {unit} ({units}) to tell"
     p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.2g}"
     if not is_significant(one):
-        # with few units no difference can pass the correction for several tests, however large it is
+        # with few units no difference is significant after the correction for several tests, however large it is
         apart = one.low is not None and one.high is not None and (one.low > 0 or one.high < 0)
         return f"no difference shown ({p}{'; the interval excludes 0: score more text' if apart else ''})"
     return f"{one.first if one.difference < 0 else one.second} is better ({p})"
 
 
 def smallest_p(units: int) -> float:
-    """Smallest possible p-value of a two-sided permutation test with N units: 2 of 2^N swaps.
+    """Smallest possible p-value of a two-sided permutation test with N units. It is 2 / 2^N.
 
     >>> smallest_p(5), smallest_p(6)
     (0.0625, 0.03125)
@@ -112,7 +112,7 @@ def _groups(results: ScoreResults, key: str) -> Table:
 
 
 def _side_by_side(results: ScoreResults, key: str) -> Table:
-    """Nats per token of each model, and differences to the first model."""
+    """Nats per token of each model, and differences from the first model."""
     first, *others = results.models
     shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
     by_position = {(one.group, one.first): one for one in shown}
@@ -183,13 +183,13 @@ def _nll(one: GroupScore, interval: bool = False) -> str:
     return f"{value} ({one.low:.3f}\N{EN DASH}{one.high:.3f})" if interval and one.low is not None else value
 
 
-# -- A score as a table of values separated by commas: a row for each model, and for each of its groups.
+# -- A score as a table of values separated by commas, with a row for each model and for each of its groups.
 
 COLUMNS = ("model", "breakdown", "group", "tokens", "nll", "low", "high", "perplexity", "share_of_nats", "impossible")
 
 
 def score_csv(results: ScoreResults) -> str:
-    """The content of score.csv; a cell is empty if there is no finite number."""
+    """The content of score.csv. A cell is empty if there is no finite number."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
     table.writerow(COLUMNS)

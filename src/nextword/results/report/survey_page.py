@@ -44,15 +44,15 @@ def render_survey(results: SurveyResults) -> str:
 
 
 def write_survey_report(results: SurveyResults, path: str | os.PathLike[str]) -> None:
-    """Write the report as one self-contained HTML file without scripts; it loads nothing from the network."""
+    """Write the report as one HTML file without scripts. It loads nothing from the network."""
     write_atomically(path, render_survey(results))
 
 
-# -- What people said, in the terminal.
+# -- The results of a survey, in the terminal.
 
 
 def survey_tables(results: SurveyResults) -> list[RenderableType]:
-    """Tables for the terminal: values, wins and losses, differences, agreement, and what was left out."""
+    """Tables for the terminal: values, wins and losses, differences, agreement, and answers that were left out."""
     tables = [_values(results)]
     if results.duels:
         tables.append(_duels(results))
@@ -97,7 +97,7 @@ def _duels(results: SurveyResults) -> Table:
 
 def _tests(results: SurveyResults) -> Table:
     tests = paired_rows(results.judged)
-    # no word is cut where there is room for all of them
+    # no word is broken if there is space for all of them
     numbers = [
         Column(heading, justify="right", min_width=_longest_word(heading))
         for heading in ("value", "interval", "p bootstrap", "p permutation", "p Holm")
@@ -119,13 +119,13 @@ def _agreement(results: SurveyResults) -> Table:
     return _table("Agreement of judges", headers, agreements(results))
 
 
-# -- What people said, as text: rows of the page and of the terminal.
+# -- The results of a survey as text, for rows of the page and of the terminal.
 
 SHARE_DECIMALS = 1
 
 
 def share(value: MetricValue) -> Cell:
-    """Format a share in percent with its interval."""
+    """Format a share as a percentage, with its interval."""
     ends = "" if value.interval is None else formats.interval(*map(_percent, value.interval))
     return Cell(_percent(value.value), interval=ends, below=(ends,))
 
@@ -135,7 +135,7 @@ def _percent(number: float) -> str:
 
 
 def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of question, alpha by scale, share of equal pairs in percent, and number of units judged twice."""
+    """Rows of question, alpha by level, share of equal pairs as a percentage, and number of units judged twice."""
     for one in results.agreement:
         alphas = [
             f"{formats.NOTHING if value is None else f'{value:.2f}'} ({level})" for level, value in one.alpha.items()
@@ -155,16 +155,16 @@ def correlated(results: SurveyResults) -> Iterator[tuple[str, str, str, str, str
         yield people.title, one.automatic, pearson, spearman, kendall, str(one.systems)
 
 
-# -- What judges open: one HTML file that needs no network, and the layout of a task for Mechanical Turk.
+# -- The page that judges open, which is one HTML file that needs no network, and a layout for Mechanical Turk.
 
 SHARED = ("trace/elements.js", "survey/items.js")
-"""Scripts of both pages, in order of dependency."""
+"""Scripts of both pages. A script comes after the scripts that it needs."""
 
 
 def judge_page(survey: Survey) -> str:
-    """Render the page of a survey with all forms; the URL selects the form (``page.html?form=3``).
+    """Render the page of a survey with all forms. The URL selects the form (``page.html?form=3``).
 
-    It keeps the answers in the browser and saves them as one file. It sends nothing over the network, and does not
+    The page keeps the answers in the browser and saves them as one file. It sends nothing over the network. It does not
     contain the survey's key.
     """
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
@@ -179,7 +179,7 @@ def judge_page(survey: Survey) -> str:
 
 
 def mturk_layout(survey: Survey) -> str:
-    """The Mechanical Turk layout, which shows the column ``item`` written by ``mturk_item``."""
+    """The Mechanical Turk layout. It shows the column ``item``, which ``mturk_item`` writes."""
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
     shared = survey.model_dump(mode="json", exclude={"items", "digests", "forms"})
     return template("survey/mturk.html.j2").render(
@@ -190,7 +190,7 @@ def mturk_layout(survey: Survey) -> str:
 def mturk_item(item: SurveyItem) -> str:
     """An item as one cell of a CSV.
 
-    It is base64, because the platform inserts cells unescaped, so text could become markup.
+    It is base64, because Mechanical Turk inserts cells unescaped, so that text could become markup.
     """
     return _ascii({"item": item.model_dump(mode="json"), "digest": item.digest})
 

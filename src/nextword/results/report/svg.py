@@ -23,8 +23,8 @@ SMALL = 10.0
 """Font size in points, except titles and ticks."""
 
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # real text: it can be read aloud, searched, and written in any script
-    "text.parse_math": False,  # a label may hold dollar signs
+    "svg.fonttype": "none",  # real text, so that it can be read aloud, searched, and in any script
+    "text.parse_math": False,  # a label may contain dollar signs
     "font.size": 10.5,
     "axes.edgecolor": EDGE,
     "axes.labelcolor": INK,
@@ -53,13 +53,13 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure(name: str, height: float, width: float = WIDTH) -> Iterator[Figure]:
-    """Make a figure in the page's style, with sizes in inches; ``name`` makes its ids unique."""
+    """Make a figure in the page's style, with sizes in inches. ``name`` makes its ids unique in the page."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Figure instead of pyplot: no global state, no window system. The fonts that come with matplotlib only measure the
-    # text, the page draws it with its own, so that a glyph they lack does not matter.
+    # Figure and not pyplot, which has global state and a window system. matplotlib's fonts are used only to measure the
+    # text. The page shows it in its own font, so missing glyphs do not matter.
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         drawn = Figure(figsize=(width, height), layout="constrained")
@@ -68,7 +68,7 @@ def figure(name: str, height: float, width: float = WIDTH) -> Iterator[Figure]:
 
 
 def legend(drawn: Figure, handles: Sequence[Artist]) -> None:
-    """Add a legend above the panels, with as many columns as fit."""
+    """Add a legend above the panels, with as many columns as fit in the width."""
     for columns in range(len(handles), 0, -1):
         made = drawn.legend(handles=handles, loc="outside upper left", ncols=columns)
         if made.get_window_extent().width <= drawn.bbox.width:
@@ -78,17 +78,17 @@ def legend(drawn: Figure, handles: Sequence[Artist]) -> None:
 
 
 def inline(drawn: Figure, name: str, description: str) -> str:
-    """Convert the figure to an ``<svg>`` element; call it inside the ``with`` of ``figure``.
+    """Convert the figure to an ``<svg>`` element. Call this function inside the ``with`` block of ``figure``.
 
-    Ids are prefixed with ``name``, colours become those of the page's theme, and the style sheet is removed, because
-    it would apply to the whole page. ``description`` is the text for screen readers.
+    Ids get the prefix ``name``, and colours become those of the page's theme. The style sheet is removed, because it
+    would apply to the whole page. ``description`` is the text for screen readers.
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     drawn.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     _, head, content = re.split(r"(<svg [^>]*>)", buffer.getvalue(), maxsplit=1)
     content = re.sub(r"<(metadata|style)\b.*?</\1>", "", content, flags=re.DOTALL)
-    # Tags alone are changed: a label may look like one, but its angle brackets are escaped.
+    # Only tags are changed. A label may look like a tag, but its angle brackets are escaped.
     content = re.sub(r"<[^>]*>", lambda tag: _own(tag[0], name), content)
     (box,) = re.findall(r'viewBox="[^"]*"', head)
     return f'<svg {box} role="img" aria-label="{html.escape(description)}">{content}'
@@ -96,4 +96,4 @@ def inline(drawn: Figure, name: str, description: str) -> str:
 
 def _own(tag: str, name: str) -> str:
     tag = re.sub(r'\b(id="|href="#|url\(#)', rf"\1{name}-", tag.replace("xlink:href", "href"))
-    return themed(re.sub(r" ?font-family: [^;\"]*;?", "", tag))  # the page's font
+    return themed(re.sub(r" ?font-family: [^;\"]*;?", "", tag))  # so that the page's font is used

@@ -1,4 +1,4 @@
-"""Tables of reports: columns, blocks of rows, and cells, shown on pages and in the terminal."""
+"""Tables of reports, with columns, blocks of rows, and cells. Pages and the terminal show them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from nextword.results.report.comparison.methods import Style
 
 ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
-"""Signs of a better direction; the arrow to the right points to the human column."""
+"""Signs for which values are better. The arrow to the right points to the human column."""
 
 GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to human the better"}
-"""The same in words."""
+"""Which values are better, in words."""
 
 
 @dataclass(frozen=True)
@@ -27,41 +27,41 @@ class Column:
 
     title: str
     group: str = ""
-    """Heading over neighbouring columns; empty: none."""
+    """Heading over neighbouring columns; empty if there is none."""
     key: str = ""
     measure: Measure | None = None
     unit: str = ""
     """Full title."""
     short_unit: str = ""
-    """Unit, if the heading has room."""
+    """Unit that is shown if the heading has space for it."""
     n: str = ""
-    """Number of cases of the values, as text; empty for a cost."""
+    """Number of cases from which the values were computed, as text. Empty for a cost."""
     hover: str = ""
     below: tuple[str, ...] = ()
-    """Small lines under the title."""
+    """Lines in small type under the title."""
     main: bool = True
-    """Whether it is shown in the terminal and in figures."""
+    """Whether the column is shown in the terminal and in figures."""
     short: str = ""
-    """Title for use without a heading over it."""
+    """Title that is used without a heading over it."""
     metric: str = ""
-    """Metric that computes the value; empty if it follows from the key."""
+    """Metric that computes the value. Empty if the key shows it."""
     note: str = ""
     """Note for the reader, in addition to the metric's meaning."""
     show: Callable[[float], str] = formats.number
 
     @property
     def goal(self) -> Goal | None:
-        """The better direction."""
+        """Which values are better."""
         return self.measure.goal if self.measure else None
 
     @property
     def arrow(self) -> str:
-        """The better direction as a sign."""
+        """Which values are better, as a sign."""
         return ARROWS[self.goal] if self.goal else ""
 
     @property
     def goal_in_words(self) -> str:
-        """The same in words."""
+        """Which values are better, in words."""
         return GOALS[self.goal] if self.goal else ""
 
 
@@ -73,23 +73,23 @@ class Cell:
     value: float | None = None
     """The number, or the mean over seeds."""
     numbers: tuple[float, ...] = ()
-    """Values of all seeds that have one."""
+    """Values of all seeds that have a value."""
     seeds: tuple[str, ...] = ()
     """Values of all seeds, as text, if there are several."""
     interval: str = ""
-    """95 % interval, or empty."""
+    """95 % interval; empty if there is none."""
     spread: str = ""
     """Lowest and highest value over seeds, or with one seed the 95 % interval."""
     n: str = ""
-    """Number of samples behind the value, if not all."""
+    """Number of samples from which the value was computed, if it is not all."""
     best: bool = False
     lacking: str = ""
-    """Number of seeds, if not all; such a value is never marked as best."""
+    """Number of seeds with a value, if it is not all. Such a value is not marked as best."""
     reason: str = ""
     """Reason why there is no value, if known."""
     hover: str = ""
     below: tuple[str, ...] = ()
-    """Small lines under the value."""
+    """Lines in small type under the value."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class Row:
     made_of: str = ""
     """Specs of a method."""
     below: tuple[str, ...] = ()
-    """Small lines under the label."""
+    """Lines in small type under the label."""
     lacking: str = ""
-    """Number of seeds, if not all; such a row is never marked as best."""
+    """Number of seeds with a value, if it is not all. Such a row is not marked as best."""
     key: str = ""
     arrow: str = ""
-    """Better direction of a metric."""
+    """Which values of a metric are better, as a sign."""
     hover: str = ""
 
 
@@ -121,7 +121,7 @@ class Block:
     rows: tuple[Row, ...]
     title: str = ""
     human: Row | None = None
-    """The human row, below the others."""
+    """The human row, which is below the other rows."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,12 @@ class ReportTable:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Rows of all blocks without the human row."""
+        """Rows of all blocks, without the human rows."""
         return tuple(row for block in self.blocks for row in block.rows)
 
     @property
     def headings(self) -> list[tuple[str, int]]:
-        """Headings over neighbouring columns, with the number of columns each spans."""
+        """Headings over neighbouring columns, each with the number of its columns."""
         return formats.spans(column.group for column in self.columns)
 
     @property
@@ -155,12 +155,12 @@ class ReportTable:
 
     @property
     def has_lacking(self) -> bool:
-        """Whether any value lacks some of its seeds."""
+        """Whether any value lacks some of the seeds."""
         return any(cell.lacking for row in self.rows for cell in row.cells)
 
     @property
     def main(self) -> ReportTable:
-        """The columns shown in the terminal."""
+        """The table with only the columns that the terminal shows."""
         return self.of_columns([place for place, column in enumerate(self.columns) if column.main])
 
     def of_columns(self, places: Sequence[int]) -> ReportTable:
@@ -176,7 +176,7 @@ class ReportTable:
         return replace(self, columns=tuple(self.columns[place] for place in places), blocks=blocks)
 
     def beside(self, other: ReportTable) -> ReportTable:
-        """The table with the columns of another table with the same rows appended."""
+        """The table, with the columns of another table that has the same rows after its own."""
         blocks = tuple(
             replace(
                 one, rows=tuple(replace(a, cells=a.cells + b.cells) for a, b in zip(one.rows, two.rows, strict=True))
@@ -186,9 +186,9 @@ class ReportTable:
         return replace(self, columns=self.columns + other.columns, blocks=blocks)
 
     def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[ReportTable]:
-        """Split into as few tables as possible at some of the ``joints``, the last of which is the end.
+        """Split into as few tables as possible at some of the ``joints``. The last joint is the end.
 
-        ``fits(first, end)`` is whether the columns from ``first`` up to, not including, ``end`` fit.
+        ``fits(first, end)`` is whether the columns from ``first`` to ``end`` (exclusive) fit.
         """
         cuts = [0]
         for before, end in pairwise([0, *joints]):
@@ -199,7 +199,7 @@ class ReportTable:
 
 
 def best_of(goal: Goal | None, values: Mapping[str, float], human: float | None = None) -> set[str]:
-    """The names with the best value; empty with fewer than two values, equal values, or no better direction."""
+    """The names with the best value. Empty if there are fewer than two values, equal values, or no better direction."""
     if goal is None or len(values) < 2 or (goal == "human" and human is None):
         return set()
     if goal == "human" and human is not None:

@@ -1,4 +1,4 @@
-"""Reproduced tables as Markdown: each cell has our number with its interval, and the paper's number below."""
+"""Reproduced tables as Markdown. Each cell has our number with its interval, and the paper's number below."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nextword.results.report.reproduction_page import (
 from nextword.results.report.table import Cell
 
 FEW = 4
-"""Maximum number of comparisons per claim listed in docs/records/claims.md; above it only the count."""
+"""Maximum number of comparisons per claim that docs/records/claims.md lists. If there are more, it has their number."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
-    """One section per table with numbers of ours or claims.
+    """One section for each table with numbers of ours or claims.
 
-    It has the run, the numbers, reasons for missing numbers, and the outcome of each claim.
+    A section has the run, the numbers, reasons for missing numbers, and the outcome of each claim.
     """
     return "\n".join(_section(table) for table in tables if table.claims or numbers(table).has_ours)
 
@@ -109,21 +109,21 @@ def _how(table: ReproducedTable) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape text for Markdown, also in tables."""
+    """Escape text for Markdown, including tables."""
     escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
     return " ".join(escaped.split())
 
 
-# -- The papers' main claims with what became of them, as Markdown: docs/records/claims.md is made of it.
+# -- The papers' main claims with their outcomes, as Markdown, for docs/records/claims.md.
 
 
 def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -> str:
     """One table per paper: main claims, the paper's difference, ours with interval and seeds, and the outcome.
 
-    For a claim with many comparisons, outcomes are counted; the pages of ``tables_markdown`` list each.
+    For a claim with many comparisons, outcomes are counted. The pages of ``tables_markdown`` list each comparison.
 
     Args:
-        tables: Tables of a paper together.
+        tables: The tables. Tables of the same paper must follow each other.
         folder: Folder of the pages of ``tables_markdown``, one per paper.
     """
     parts = []

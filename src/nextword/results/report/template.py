@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def packaged(name: str) -> str:
-    """Read a file next to this one."""
+    """Read a file from the folder of this module."""
     return (resources.files("nextword.results.report") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -23,8 +23,8 @@ def style() -> Markup:
 
 
 def template(name: str) -> jinja2.Template:
-    """Load a template; inserted values are escaped, and an unknown name is an error."""
-    import jinja2  # not for tables in a terminal
+    """Load a template. Inserted values are escaped, and an unknown name is an error."""
+    import jinja2  # imported here, because tables in a terminal do not need it
 
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(packaged),
@@ -35,10 +35,10 @@ def template(name: str) -> jinja2.Template:
     ).get_template(name)
 
 
-# -- The colours of the page and its figures, in light and in dark.
+# -- The colours of the page and its figures, in the light and the dark theme.
 #
-# A figure is drawn with the light colours; on the page each becomes the CSS variable of its name, so that one drawing
-# serves both.
+# A figure is drawn with the light colours. On the page, each colour becomes a CSS variable, so that one figure works in
+# both themes.
 
 INK = "#1f2328"
 SOFT = "#57606a"
@@ -47,7 +47,7 @@ FAINT = "#d8dde3"
 PAPER = "#ffffff"
 
 METHODS = ("#0072b2", "#d55e00", "#00856a", "#b0479a", "#9a7200", "#332288", "#2683bb", "#666666")
-"""Colours of methods, distinguishable with any colour vision."""
+"""Colours of methods. They can be distinguished with any colour vision."""
 
 _METHODS_IN_DARK = ("#58b0ea", "#ff8c42", "#2fc4a0", "#e08bd0", "#d9b23c", "#a79cf0", "#9bd3f5", "#b0b0b0")
 
@@ -92,7 +92,7 @@ def themed(style: str) -> str:
 
 
 def variables() -> str:
-    """The style sheet with the colour variables: those of the reader's theme, on paper those of the light theme."""
+    """The style sheet with the colour variables: those of the reader's theme, and on paper those of the light theme."""
     light, dark = (" ".join(f"--{name}: {pair[place]};" for name, pair in THEMES.items()) for place in (0, 1))
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
@@ -101,7 +101,7 @@ def variables() -> str:
 
 
 def switchable_variables() -> str:
-    """The colour variables of a page with a theme switch: ``data-theme`` on the root overrides the reader's theme."""
+    """The colour variables of a page with a theme switch. ``data-theme`` on the root overrides the reader's theme."""
     colours = " ".join(f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in THEMES.items())
     return (
         f":root {{ color-scheme: light dark; {colours} }}\n"

@@ -17,7 +17,7 @@ from nextword.results.report import table as tables
 from nextword.results.report.table import Cell
 
 FEWER = "\N{DAGGER}"
-"""Mark of a value over fewer seeds than requested."""
+"""Mark of a value that is a mean over fewer seeds than requested."""
 
 
 def framed(
@@ -41,15 +41,15 @@ def right(*headings: str) -> list[Column]:
 
 
 def marked(cell: Cell) -> Text:
-    """Format a value: the best in bold with a star, one over fewer seeds with a dagger."""
-    # The place of the mark is kept free, so that the digits stay under each other.
+    """Format a value. The best is bold with a star, and a value over fewer seeds has a dagger."""
+    # a value without a mark gets a space instead, so that digits are aligned
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")
 
 
 def fitted(
     table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
 ) -> FittedTable:
-    """The main columns of a table of methods, split to fit; ``heading`` returns a column's heading."""
+    """The main columns of a table of methods, split to fit. ``heading`` returns a column's heading."""
     whole = table.main
 
     def part(first: int, last: int) -> Table:
@@ -64,7 +64,7 @@ def fitted(
                 drawn.add_section()
                 drawn.add_row(Text(block.title, style="dim"))
             for row in block.rows:
-                # Text, not str: a label may hold square brackets, which rich would read as markup.
+                # Text and not str, because a label may contain square brackets, which rich would read as markup
                 drawn.add_row(Text(f"{row.label}{FEWER if row.lacking else ''}"), *map(marked, row.cells))
             if block.human is not None:
                 drawn.add_section()
@@ -74,19 +74,19 @@ def fitted(
     return FittedTable(part, len(whole.columns))
 
 
-# -- A table that is cut into several, below each other, where the terminal is too narrow for one.
+# -- A table that is split into several tables, one below the other, if the terminal is too narrow.
 
 LONGEST_NAME = 32
-"""Minimum width of row names in characters."""
+"""Minimum width of the row names in characters."""
 
 
 class FittedTable:
-    """Columns split into as few tables as fit the terminal; each begins with the row names.
+    """Columns, split into as few tables as fit the terminal. Each table begins with the row names.
 
-    A column is as wide as its longest word: headings have one word per line, numbers have no spaces.
+    A column is as wide as its longest word. Headings have one word per line, and numbers have no spaces.
 
     Args:
-        part: Function that makes the table of the columns from one index up to, not including, another.
+        part: Function that makes the table of the columns from one index to another (exclusive).
         columns: Number of columns, without the names.
     """
 
@@ -95,8 +95,8 @@ class FittedTable:
         self.columns = columns
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield tables that fit; if a single column does not, one table per column."""
-        unlimited = options.update(max_width=10_000)  # a measurement never exceeds the width that it is given
+        """Yield tables that fit. If a single column does not fit, yield one table per column."""
+        unlimited = options.update(max_width=10_000)  # a measured width is never larger than the given maximum
         for count in range(1, max(1, self.columns) + 1):
             ends = [round(self.columns * i / count) for i in range(count + 1)]
             tables = [self.part(first, last) for first, last in pairwise(ends)]
@@ -106,7 +106,7 @@ class FittedTable:
 
 
 def add_names(table: Table, title: str, names: list[str]) -> None:
-    """Add the column of names, which are broken only if very long."""
+    """Add the column of names. Only very long names are broken."""
     longest = max(map(cell_len, names), default=0)
     whole = longest <= LONGEST_NAME
     table.add_column(title, no_wrap=whole, overflow="fold", min_width=longest if whole else None)

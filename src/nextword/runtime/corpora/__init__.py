@@ -1,4 +1,4 @@
-"""Readers of text from files, folders, tables and data sets of the hub."""
+"""Readers of texts from files, folders, tables and data sets on the hub."""
 
 from nextword.runtime.corpora.open import (
     Batch,

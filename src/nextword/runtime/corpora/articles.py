@@ -1,7 +1,7 @@
-"""Reads a folder of articles with summaries, one file per article, optionally with lists that define the splits.
+"""Reads a folder of articles with summaries, with one file per article. Optional lists define the splits.
 
-The lists have the format of the published data sets: text files with one URL or name per line, named by their split
-(``all_train.txt``), or a JSON file ``{"train": [names], ...}``. The file of a URL is named by the SHA-1 of the URL.
+The lists have the format of the published data sets. They are text files with one URL or name per line, named by their
+split (``all_train.txt``), or a JSON file ``{"train": [names], ...}``. The file of a URL is named by the URL's SHA-1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ArticleForm:
 
     Attributes:
         ending: Ending of the file name.
-        pair: Function from the file's text to a pair; a missing side is empty.
+        pair: Function from the file's text to a pair. A missing side is empty.
         mark: Text before the summary in every file, for messages.
         origin: Name and source of the data set, for messages.
     """
@@ -36,12 +36,12 @@ class ArticleForm:
     origin: str
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The files with this ending in a folder and its subfolders."""
+        """The files with this ending, in a folder and its subfolders."""
         return folder.rglob(f"*{self.ending}")
 
 
 def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
-    """A reader of folders of articles, for tasks that also read tables; it uses the first form with a file."""
+    """A reader of folders of articles, for tasks that also read tables. It uses the first form that has a file."""
     wanted = " or ".join(f"a folder with {form.ending} files ({form.origin})" for form in forms)
 
     def claims(path: Path) -> bool:
@@ -103,18 +103,18 @@ def _name(line: str) -> str:
     return hashlib.sha1(entry.encode(), usedforsecurity=False).hexdigest() if "://" in entry else entry
 
 
-# -- News stories with highlights, a file each, as the DeepMind Q&A data set has them (Hermann et al., NeurIPS 2015).
+# -- News stories with highlights, one file each, as in the DeepMind Q&A data set (Hermann et al., NeurIPS 2015).
 #
-# A file is the article, then for each highlight a line ``@highlight``, an empty line and the highlight.
+# A file has the article. For each highlight, a line ``@highlight``, an empty line and the highlight follow.
 
 ENDING = ".story"
 MARK = "@highlight"
 CLOSING = "\"'\u2019\u201d)]"
-"""What may stand after the mark that ends a sentence."""
+"""Characters that may follow the mark that ends a sentence."""
 
 
 def story_pair(text: str) -> Pair:
-    r"""The highlights, as sentences, and the article; either may be empty, as in some stories of the data set.
+    r"""The highlights, as sentences, and the article. Either may be empty, as in some stories of the data set.
 
     >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
     Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.', others=())
@@ -139,7 +139,7 @@ def backwards(pair: Pair) -> Pair:
 
 
 STORY = ArticleForm(ENDING, story_pair, MARK, "CNN/DailyMail: github.com/abisee/cnn-dailymail")
-"""Highlights first, for tasks that write articles."""
+"""Stories as pairs of highlights and article, for tasks in which models generate articles."""
 
 STORIES = article_files([STORY])
 """Reader of folders of stories, for tasks that also read JSON lines."""
@@ -150,9 +150,9 @@ def _sentence(highlight: str) -> str:
     return joined if joined.rstrip(CLOSING).endswith((".", "!", "?")) else f"{joined}."
 
 
-# -- BBC articles with a first sentence as summary, a ``.summary`` file each, as XSum has them (Narayan et al., 2018).
+# -- BBC articles with their first sentence as summary, one ``.summary`` file each, as in XSum (Narayan et al., 2018).
 #
-# A file is in sections, each after a line with its name:
+# A file has sections. Each begins with a line that has its name:
 #
 #     [SN]FIRST-SENTENCE[SN]
 #     Cats are the new dogs.
@@ -167,11 +167,11 @@ BUTTONS = frozenset({
     "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp", "Linkedin", "LinkedIn",
     "Copy this link", "These are external links and will open in a new window",
 })  # fmt: skip
-"""Lines of the web page, which are not text of the article; the data set of the hub leaves them out too."""
+"""Lines of the web page that are not part of the article. The data set on the hub leaves them out too."""
 
 
 def bbc_pair(text: str) -> Pair:
-    r"""The article and its first sentence; either may be empty.
+    r"""The article and its first sentence. Either may be empty.
 
     >>> bbc_pair("[SN]FIRST-SENTENCE[SN]\nA cat sat.\n\n[SN]RESTBODY[SN]\nEmail\nIt sat.\nIt ran.\n")
     Pair(source='It sat.\nIt ran.', target='A cat sat.', others=())

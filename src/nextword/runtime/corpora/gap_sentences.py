@@ -1,4 +1,4 @@
-"""Gap sentences: one sentence is removed from each paragraph, and becomes the target for the rest.
+"""Gap sentences. One sentence is removed from each paragraph; it is the target, and the other sentences the source.
 
 Source: PEGASUS (Zhang, Zhao, Saleh & Liu, ICML 2020), section 3.1, with one gap in each paragraph.
 """
@@ -34,12 +34,12 @@ class Pair:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """All human references of the source."""
+        """All human references for the source."""
         return self.target, *self.others
 
     @property
     def text(self) -> str:
-        """Everything in it once: the source with the target in its gap, or with the target after it."""
+        """All text of the pair: the source with the target in its gap, or with the target after it."""
         return self.source.replace(MASK, self.target, 1) if MASK in self.source else f"{self.source}\n{self.target}"
 
 
@@ -47,18 +47,18 @@ class GapConfig(Settings):
     """Settings for making pairs from plain text."""
 
     choose: Literal["overlap", "random"] = "overlap"
-    """Sentence to remove: the one with the largest ROUGE-1 F1 with the rest of its paragraph, or a random one
-    (seeded)."""
+    """Which sentence is removed: the one with the largest ROUGE-1 F1 with the rest of its paragraph, or a random one,
+    which depends on the seed."""
     paragraph: Literal["line", "block"] = "line"
     """Whether a paragraph is one line, or the lines up to the next empty line."""
     min_sentences: int = Field(default=3, ge=2)
-    """Minimum number of sentences; shorter paragraphs are left out."""
+    """Minimum number of sentences. Shorter paragraphs are left out."""
     max_sentences: int = Field(default=8, ge=2)
-    """Maximum number of sentences; longer paragraphs are cut into pieces of about equal length, each with its own
+    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and each piece has a
     gap."""
 
 
-# Look-behinds are of fixed width, so there is one for each: an initial, abbreviations that are followed by capitals.
+# Not after an initial, or an abbreviation before a capital. A look-behind has a fixed width, so each width has its own.
 _ABBREVIATED = r"""(?<!\b[A-Z])(?<!\b(?:No|Mr|Ms|Dr|St|vs|Lt))(?<!\b(?:Mrs|Gen|Col|Rev|Sgt|Vol))(?<!\b(?:Prof|Capt))"""
 _END = re.compile(
     rf"""(?:(?=[.!?\u2026]){_ABBREVIATED}[.!?\u2026]+["'\u2019\u201d)\]]*(?=\s+[^\sa-z])"""
@@ -69,9 +69,9 @@ _END = re.compile(
 def sentences(paragraph: str) -> list[str]:
     """Sentences of a paragraph, by a simple rule.
 
-    A sentence ends at ``.``, ``!`` or ``?`` (and quotes or brackets that close after it) where white space and
-    something else than a small letter follows, but not after an initial or one of a few abbreviations (titles, "No.");
-    in Chinese and Japanese at full-width marks.
+    A sentence ends at ``.``, ``!`` or ``?``, with closing quotes or brackets, if white space and something other than a
+    small letter follow. It does not end after an initial or one of a few abbreviations (titles, "No."). In Chinese and
+    Japanese it ends at full-width marks.
 
     >>> sentences('He met Dr. J. Smith. "Where?" she said . It was 3.5 miles, i.e. far.')
     ['He met Dr. J. Smith.', '"Where?" she said .', 'It was 3.5 miles, i.e. far.']
@@ -85,22 +85,22 @@ def sentences(paragraph: str) -> list[str]:
 
 
 def by_overlap(parts: Sequence[str], seed: str) -> int:
-    """The sentence with the largest ROUGE-1 F1 with the others together, repeated words counted repeatedly.
+    """Index of the sentence with the largest ROUGE-1 F1 with all other sentences. Repeated words count repeatedly.
 
-    This is the choice "Ind-Orig" of PEGASUS, for one gap. Of equally good ones the first.
+    This is the choice "Ind-Orig" of PEGASUS, for one gap. Among equal sentences it is the first.
 
     >>> by_overlap(["A dog barked.", "The dog saw the cat.", "The cat ran."], seed="")
     1
     """
     counted = [Counter(words(part)) for part in parts]
     everything = Counter(word for one in counted for word in one.elements())
-    # F1 = 2 * shared / (words in one + words in the other), and both together are all words of the paragraph.
+    # F1 = 2 * shared / (words in the sentence + words in the others). The denominator is the same for all sentences.
     shared = [sum(min(count, everything[word] - count) for word, count in one.items()) for one in counted]
     return shared.index(max(shared))
 
 
 def by_chance(parts: Sequence[str], seed: str) -> int:
-    """A sentence that depends on ``seed`` and the paragraph only.
+    """Index of a sentence that depends only on ``seed`` and the paragraph.
 
     >>> by_chance(["One.", "Two."], "0") == by_chance(["One.", "Two."], "0")
     True
@@ -112,7 +112,7 @@ CHOICES: dict[str, Callable[[Sequence[str], str], int]] = {"overlap": by_overlap
 
 
 def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
-    """A pair for every paragraph that is long enough.
+    """A pair for every paragraph that has enough sentences.
 
     >>> [pair] = gap_pairs("A dog barked. The dog saw the cat. The cat ran.", GapConfig(), seed=0)
     >>> pair.source, pair.target
@@ -127,12 +127,12 @@ def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
 
 
 def lines(text: str) -> list[str]:
-    """A paragraph for each line."""
+    """One paragraph for each line."""
     return [line for line in text.split("\n") if line.strip()]
 
 
 def blocks(text: str) -> list[str]:
-    """A paragraph for each run of lines that are not empty, its lines joined."""
+    """One paragraph for each run of lines that are not empty. Its lines are joined."""
     return [" ".join(block.split()) for block in re.split(r"\n\s*\n", text) if block.strip()]
 
 

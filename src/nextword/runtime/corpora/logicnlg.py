@@ -1,9 +1,9 @@
-"""LogicNLG's own files: sentences about tables, and the tables as text.
+"""LogicNLG's original files: sentences about tables, and the tables as text.
 
-A folder holds
+A folder has
 
     train_lm.json, val_lm.json, test_lm.json    {table: [[sentence, linked columns, title, template], ...], ...}
-    all_csv/                                    the tables, "#" between cells, names of columns in the first line
+    all_csv/                                    the tables, with "#" between cells and column names in the first line
 
 Source: Chen, Chen, Su, Chen and Wang, "Logical Natural Language Generation from Open-Domain Tables", ACL 2020.
 """
@@ -34,7 +34,7 @@ ENTRY = "[sentence, [numbers of columns], title, template]"
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A table as text, named by its file; each row is as long as the header."""
+    """A table as text, named after its file. Each row has as many cells as the header."""
 
     name: str
     header: tuple[str, ...]
@@ -43,7 +43,7 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class TableSentence:
-    """A human sentence about a table with a caption, and the columns it is about, from 0."""
+    """A human sentence about a table with a caption, and the indices (from 0) of the columns that it is about."""
 
     table: CsvTable
     title: str
@@ -73,10 +73,10 @@ class LogicNLG:
 
 
 def read_logicnlg(folder: Path, where: str = "task.data") -> LogicNLG:
-    """Reads a folder with the files above; ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
+    """Reads a folder with the files above. ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
 
     Raises:
-        ValueError: If a file or table is missing, empty, or in another format; the message names it.
+        ValueError: If a file or table is missing, empty, or in another format. The message names it.
     """
     if not folder.is_dir():
         raise ValueError(f"{where}: must be a folder with LogicNLG's files ('{folder}' given); {FROM}")

@@ -1,6 +1,6 @@
-"""Opens files, folders, tables and data sets of the hub as lines of text, through ``datasets``.
+"""Opens files, folders, tables and data sets on the hub as lines of text, through ``datasets``.
 
-The text in each table row is one line or several, and ends with a line end. Plain text is not changed.
+The text of a table row is one line or several, and it ends with a line end. Plain text is not changed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 Batch = Mapping[str, Sequence[Any]]
-"""Some rows, by column."""
+"""Some rows, as values by column."""
 
 SPAN = 1 << 20
-"""Number of bytes of a text file read together."""
+"""Number of bytes of a text file that are read together."""
 
 IDS = ("input_ids", "attention_mask")
 """Columns of a tokenised table."""
@@ -49,7 +49,7 @@ FIRST_ROWS = 1000
 """Number of rows that are read to find the columns of a table."""
 
 LONGEST_LINE = 1 << 16
-"""Maximum number of characters of a line; longer lines are split, because a corpus such as text8 may be one line."""
+"""Maximum number of characters of a line. Longer lines are split, because a corpus such as text8 may be one line."""
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[\w.-]+)?")
 
@@ -59,12 +59,12 @@ class Corpus:
     """Rows of a data set, and how to extract their text.
 
     Attributes:
-        rows: A ``Dataset``, or an ``IterableDataset`` if read as a stream.
-        columns: Names of its columns.
-        lines: The lines in a batch of rows, line ends kept; None: the rows have ``input_ids``.
+        rows: A ``Dataset``, or an ``IterableDataset`` if it is read as a stream.
+        columns: Names of the columns.
+        lines: Function that returns the lines in a batch of rows, with line ends. None: the rows have ``input_ids``.
         source: A short name, for reports.
-        identity: Changes if the data change, as far as this is visible without reading them.
-        batch_size: Number of rows per batch; None: any.
+        identity: A text that changes if the data change, as far as this is visible without reading the data.
+        batch_size: Number of rows per batch; None: any number.
     """
 
     rows: Any
@@ -84,12 +84,12 @@ class Corpus:
 
 
 def lines(text: str) -> Iterator[str]:
-    r"""The lines of a text with their line ends; very long lines are split before spaces.
+    r"""The lines of a text with their line ends. Very long lines are split before spaces.
 
     >>> list(lines("a\n\nb\r\nc"))
     ['a\n', '\n', 'b\r\n', 'c']
     """
-    # Not splitlines: it also cuts at form feeds and other marks that are not line ends in a file.
+    # splitlines is not used, because it also splits at form feeds and other marks that are not line ends in a file
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin, begin + LONGEST_LINE) + 1
@@ -108,15 +108,15 @@ def open_corpus(
     split: str | None = None,
     streaming: bool = True,
 ) -> Corpus:
-    """A corpus from a text file, table, folder of them, ``name`` or ``name:config`` on the hub, or a data set.
+    """A corpus from a text file, a table, a folder, ``name`` or ``name:config`` on the hub, or a data set.
 
     Args:
         data: The path, name or data set.
         where: Name of the setting, for messages.
-        text_column: The column with the text, by name, or by number from 0 where a file has no header.
-        split: Split of a folder or of a data set of the hub; None: the training split, or all files of a folder without
+        text_column: The column with the text, by name, or by number from 0 if a file has no header.
+        split: Split of a folder or of a data set on the hub. None: the training split, or all files of a folder without
             splits.
-        streaming: Whether tables are streamed; if not, ``datasets`` first stores them in its cache.
+        streaming: Whether tables are streamed. If not, ``datasets`` first stores them in its cache.
 
     Raises:
         ValueError: If the data, split or column do not exist.
@@ -141,14 +141,14 @@ def open_corpus(
 
 
 def of_files(files: Sequence[Path], where: str, text_column: str | int, streaming: bool = True) -> Corpus:
-    """A corpus from files of one kind, one after the other; arguments as in ``open_corpus``."""
+    """A corpus from files of one kind, one after the other. The arguments are those of ``open_corpus``."""
     endings = {table_ending(file) for file in files}
     if len(endings) > 1:
         raise ValueError(f"{where}: files of several kinds, {', '.join(str(file) for file in files)}. Name one.")
     source = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
     identity = "; ".join(f"{file.resolve()} ({file.stat().st_size}, {file.stat().st_mtime_ns})" for file in files)
     if None in endings and any(is_packed(file, where) for file in files):
-        # what must be unpacked from its beginning is read as a stream of its pieces
+        # a compressed file can be read only from its beginning, so its pieces are read as a stream
         rows = rows_of_packed_text(files, where, streaming, identity)
         return Corpus(rows, ("path", "text"), _lines_of_pieces, source, identity, batch_size=1)
     if None in endings:
@@ -159,7 +159,7 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
-    """All splits of a data set of the hub, or of a folder with its layout, by name; ValueError if there is none."""
+    """All splits, by name, of a data set on the hub or of a folder with its layout. ValueError if there is none."""
     from datasets import load_dataset
 
     path, config = _located(data)
@@ -170,7 +170,7 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
 
 
 def split_named(splits: Iterable[str], split: str) -> str | None:
-    """The name of the split, by any of its synonyms; None if there is none.
+    """The name of the split among ``splits``, by any of its synonyms. None if it is not among them.
 
     >>> split_named(["train", "dev"], "validation")
     'dev'
@@ -180,7 +180,7 @@ def split_named(splits: Iterable[str], split: str) -> str | None:
 
 
 def is_hub_name(data: str) -> bool:
-    """Whether this may be a hub name: ``name`` or ``owner/name``, optionally with ``:config``."""
+    """Whether a text may be a hub name, which is ``name`` or ``owner/name``, optionally with ``:config``."""
     is_file = table_ending(Path(data)) is not None or (bool(Path(data).suffix) and is_text(Path(data)))
     return HUB_NAME.fullmatch(data) is not None and not is_file
 
@@ -193,7 +193,7 @@ def is_streamed(rows: Any) -> bool:
 
 
 def keeps_a_buffer(rows: Any) -> bool:
-    """Whether a stream is shuffled; the rows in its buffer would be lost on resuming, because its state lacks them."""
+    """Whether a stream is shuffled. Its state lacks the rows in its buffer, so they would be lost after resuming."""
     waiting = [getattr(rows, "_ex_iterable", None)]
     while waiting:
         part = waiting.pop()
@@ -205,7 +205,7 @@ def keeps_a_buffer(rows: Any) -> bool:
 
 
 def _located(data: str | Path) -> tuple[Path | None, str]:
-    """A path that exists, and what follows its colon; no path where the name must be one of the hub."""
+    """A path that exists, and the text after its colon. The path is None if the name must be a hub name."""
     if Path(data).exists():
         return Path(data), ""
     name, _, config = str(data).rpartition(":")
@@ -213,7 +213,7 @@ def _located(data: str | Path) -> tuple[Path | None, str]:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether the README of a folder has a ``configs`` entry, as data sets on the hub have."""
+    """Whether the README of a folder has an entry ``configs``, as data sets on the hub have."""
     card = folder / "README.md"
     return card.is_file() and re.search(r"\A---\n(.*\n)*?configs:", card.read_text(encoding="utf-8")) is not None
 
@@ -238,7 +238,7 @@ def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:
 
 
 def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> Corpus:
-    # as a table of its pieces: parallel and resumable as any table, and nothing is stored anew
+    # as a table of its pieces, so that it can be read in parallel and resumed like a table, and no copy is stored
     from datasets import Dataset
 
     spans = [
@@ -261,7 +261,7 @@ def _of_table(
     files: Sequence[Path], text_column: str | int, source: str, where: str, identity: str, streaming: bool
 ) -> Corpus:
     with_header, column = isinstance(text_column, str), str(text_column)
-    # of the first rows, which need not all have the same keys
+    # reads several rows, because rows may have different keys
     firsts = (islice(table_rows(file, where, with_header), FIRST_ROWS) for file in files)
     names, *others = (list(dict.fromkeys(name for row in first for name in row.content)) for first in firsts)
     if separator_of(files[0]) is not None and any(other != names for other in others):
@@ -279,17 +279,17 @@ def _lines_of_spans(batch: Batch) -> list[str]:
 
 
 def _span(path: Path, begin: int, end: int) -> str:
-    """The lines that begin in a piece of a file, the last of them to its end."""
+    """The lines that begin in a piece of a file. The last line is read to its end."""
     with path.open("rb") as file:
         if begin:
             file.seek(begin - 1)
-            file.readline()  # the rest of a line that began before; only its line end, where one begins here
+            file.readline()  # skips the rest of a line that began before the piece
         start = file.tell()
         data = file.read(max(0, end - start))
         if data and not data.endswith(b"\n"):
             data += file.readline()
     try:
-        return data.decode("utf-8" if begin else "utf-8-sig")  # a byte order mark is not content
+        return data.decode("utf-8" if begin else "utf-8-sig")  # a byte order mark is not part of the text
     except UnicodeDecodeError as error:
         raise ValueError(f"'{path}' is not UTF-8 text (byte {start + error.start}).") from None
 
@@ -299,7 +299,7 @@ def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identit
     if isinstance(names, dict) or not hasattr(rows, "map"):
         kind = f"splits {', '.join(names)}" if isinstance(names, dict) else type(rows).__name__
         raise ValueError(f"{where}: must be a path, a name on the hub or one data set ({kind} given)")
-    if names is None:  # a stream whose columns are unknown before it is read
+    if names is None:  # the columns of a stream may be unknown until a row is read
         first = as_one_error(lambda: next(iter(rows), None), f"{where}: '{source}' cannot be read")
         if first is None:
             raise ValueError(f"{where}: '{source}' is empty.")
@@ -313,7 +313,7 @@ def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identit
 
 def _expect_column(column: str, names: Sequence[str], source: str, where: str) -> None:
     if column not in names:
-        part, dot, _ = where.rpartition(".")  # task.data: its column is task.text_column
+        part, dot, _ = where.rpartition(".")  # for example, the text column of task.data is task.text_column
         usual = "--field text=COLUMN" if named("field") != "field" else named(f"{part}{dot}text_column", "COLUMN")
         raise ValueError(
             f"{where}: '{source}' has no column '{column}', only {', '.join(names)}. Name the one with the text: "

@@ -12,19 +12,19 @@ from nextword.runtime.files import kind_of
 from nextword.settings.setting_names import named
 
 MODEL_MARKS = ("config.json", "adapter_config.json", "tokenizer_config.json")
-"""A folder with one of them is a model, an adapter or a tokenizer."""
+"""If a folder has one of these files, it is a model, an adapter or a tokenizer."""
 
 MODEL_FILES = (
     "*config.json", "*.safetensors*", "*.bin", "*.gguf", "*.model", "*.jinja", "tokenizer*", "vocab*", "merges.txt",
     "special_tokens_map.json", "added_tokens.json",
 )  # fmt: skip
-"""Files of such a folder that are read; what else lies in it, such as texts that the model wrote, is not."""
+"""Files of such a folder that are read. Other files in it, such as generated texts, are not read."""
 
 
 def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], inputs: Iterable[str | Path | None]) -> None:
     """Raises ValueError, before anything is read or written, if an output file is also an input file.
 
-    Links are resolved. For input folders, the files that are read count: texts and tables, or those of a model. Inputs
+    Links are resolved. For input folders, only files that are read count: texts and tables, or files of a model. Inputs
     that are not paths, such as hub names, are ignored.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
@@ -41,7 +41,7 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
 
 
 def expect_results_folder(results: Path, kind: str) -> None:
-    """Raises ValueError, before anything is computed, if results of a ``kind`` such as "score" cannot be written."""
+    """Raises ValueError, before anything is computed, if results of ``kind`` (such as "score") cannot be written."""
     there = existing_part(results.parent)
     if not there.is_dir():
         raise ValueError(f"{named('out', results.parent)}: must be a folder ({there} is a file); give another")
@@ -52,7 +52,7 @@ def expect_results_folder(results: Path, kind: str) -> None:
 
 
 def existing_part(path: Path) -> Path:
-    """The path itself, or its nearest existing parent."""
+    """The path itself if it exists, otherwise its nearest existing parent."""
     return next(one for one in (path, *path.absolute().parents) if one.exists())
 
 

@@ -1,4 +1,4 @@
-"""Reads plain and compressed text files: gzip, bzip2, xz and Zstandard, recognised by their first bytes."""
+"""Reads plain and compressed text files. Gzip, bzip2, xz and Zstandard are recognised by the first bytes of a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a": "rar"}
-"""First bytes of archives, which may have many files."""
+"""First bytes of archives, which are not supported because they may have many files."""
 
 OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 """Byte order marks of unsupported encodings."""
@@ -39,7 +39,7 @@ PACKED: dict[bytes, Callable[[Path, str], Any]] = {
     rb"\xfd7zXZ\x00": lzma.open,
     rb"\x28\xb5\x2f\xfd": _zstandard,
 }
-"""Patterns of the first bytes of compressed files, and functions that open these."""
+"""Patterns of the first bytes of compressed files, and the functions that open these files."""
 
 LONGEST_SIGN = 10
 
@@ -48,7 +48,7 @@ def is_packed(path: Path, where: str = "") -> bool:
     """Whether a file is compressed.
 
     Raises:
-        ValueError: If by its first bytes the file is not text, compressed or not.
+        ValueError: If the first bytes show that the file is neither text nor compressed text.
     """
     beginning = _beginning(path)
     _expect_text(beginning, file_place(path, where))
@@ -56,12 +56,12 @@ def is_packed(path: Path, where: str = "") -> bool:
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a plain or compressed UTF-8 file, from 1; a byte order mark is ignored.
+    """The lines of a plain or compressed UTF-8 file, with their numbers from 1. A byte order mark is ignored.
 
-    Messages name the setting ``where``; ``digest`` receives all bytes of the unpacked file.
+    Messages name the setting ``where``. ``digest`` receives all bytes of the decompressed file.
 
     Raises:
-        ValueError: The file cannot be read or is not text; the message names file and line.
+        ValueError: If the file cannot be read or is not text. The message names the file and the line.
     """
     place = file_place(path, where)
     with opened(path, where) as file:
@@ -69,7 +69,7 @@ def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) ->
             if digest is not None:
                 digest.update(raw)
             try:
-                # A byte order mark at the start of the file is not content.
+                # a byte order mark at the start of the file is not part of the text
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as fault:
                 raise ValueError(f"{place}, line {number}: not UTF-8 text ({fault.reason})") from None
@@ -94,7 +94,7 @@ def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
 
 
 def file_text(path: Path, where: str = "") -> str:
-    """The content of a plain or compressed text file, with unchanged line ends; errors as in ``numbered_lines``."""
+    """The content of a plain or compressed text file, with unchanged line ends. Errors are as in ``numbered_lines``."""
     with opened(path, where) as file:
         raw = file.read()
     try:
@@ -106,7 +106,7 @@ def file_text(path: Path, where: str = "") -> str:
 
 
 def plain_text(path: Path, where: str = "") -> str:
-    """Like ``file_text``; raises ValueError if the file is empty or binary."""
+    """Like ``file_text``, but raises ValueError if the file is empty or binary."""
     text, place = file_text(path, where), file_place(path, where)
     if "\0" in text:
         byte = len(text[: text.index("\0")].encode())
@@ -118,7 +118,7 @@ def plain_text(path: Path, where: str = "") -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
-    """Opens a file for reading bytes, decompressed if necessary.
+    """Opens a file for reading bytes. A compressed file is decompressed.
 
     Raises:
         ValueError: If the file does not exist, or cannot be read inside the block.
@@ -141,7 +141,7 @@ def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
 
 
 def file_place(path: Path, where: str) -> str:
-    """Name of a file in messages, after the setting that has its path, if any."""
+    """Name of a file in messages. If a setting has the path of the file, the setting comes first."""
     return f"{where}: '{path}'" if where else str(path)
 
 

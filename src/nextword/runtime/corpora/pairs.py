@@ -1,4 +1,4 @@
-"""Pairs of a source and a target in three splits, from tables such as JSON lines or from other files of a task."""
+"""Pairs of a source and a target in three splits, from tables such as JSON lines, or from other files of a task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a pair, with the field (or path) of a row that has it; None: the field is recognised."""
+    """One side of a pair, with the field (or path) of its text in a row. None: the field is recognised."""
 
     name: str
     field: str | None
@@ -48,12 +48,12 @@ class PairReading:
     """Settings for reading pairs from files, and for splitting them.
 
     Attributes:
-        split_field: Field of a row with the split; None: split by a hash, or by the field ``split`` of a known format.
-        validation_share: Share of validation pairs, by hash.
-        test_share: Share of test pairs.
+        split_field: Field of a row with the split. None: the field ``split`` of a known format, or a hash.
+        validation_share: Share of pairs that the hash assigns to validation.
+        test_share: Share of pairs that the hash assigns to testing.
         seed: Seed of the hash.
         other: Reader of files that are not tables.
-        hashed: Side that is hashed; pairs with the same text on this side are in one split.
+        hashed: Side that is hashed. Pairs with the same text on this side are in one split.
     """
 
     source: Side
@@ -78,9 +78,9 @@ class OtherFiles:
     """A reader of files that are not tables.
 
     Attributes:
-        read: Function that reads the pairs of a path; its last argument is the name of the setting, for messages.
+        read: Function that reads the pairs of a path. Its last argument is the name of the setting, for messages.
         wanted: Description of these files, for messages: "plain text (...)".
-        claims: Function that tells whether a folder is of this kind although it has tables.
+        claims: Function that returns whether a folder is of this kind although it has tables.
     """
 
     read: Callable[[Path, PairReading, str], PairParts]
@@ -90,7 +90,7 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PairParts:
-    """The pairs of each split, their source, the way they were split, and the number of empty pairs."""
+    """The pairs of each split, their source, how they were split, and the number of empty pairs."""
 
     train: list[Pair]
     validation: list[Pair]
@@ -113,7 +113,7 @@ class PairParts:
 def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> PairParts:
     """Reads a folder with train, validation and test ``.jsonl`` files, one such file, or files for ``reading.other``.
 
-    Other tables, and files with one JSON list, work like JSON lines. Messages name the setting ``where``.
+    Other tables, and files with one JSON list, are read like JSON lines. Messages name the setting ``where``.
 
     Raises:
         ValueError: If the path does not exist, a split is missing or empty, or a row is invalid (the message says
@@ -145,7 +145,7 @@ def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> Pa
 
 
 def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
-    """The tables of each part of a folder, JSON before others; empty where there is none."""
+    """The tables of each split of a folder, JSON before other formats. Empty if a split has none."""
     for endings in (JSON_LINES, TABLES) if folder.is_dir() else ():
         files = {part: part_files(folder, part, where, endings) for part in PARTS}
         if any(files.values()):
@@ -154,7 +154,7 @@ def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
 
 
 def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
-    """At most ``count`` random pairs in their order, the same for the same seed.
+    """At most ``count`` random pairs in their order. The seed determines the choice.
 
     >>> pairs = [Pair(str(number), "") for number in range(9)]
     >>> sample(pairs, None, 0) == pairs, len(sample(pairs, 3, 0))
@@ -169,7 +169,7 @@ GAPS = "files, a sentence taken out of each paragraph"
 
 
 def gap_texts(config: GapConfig) -> OtherFiles:
-    """Reader of plain text that makes a gap sentence from each paragraph."""
+    """Reader of plain text that makes a pair with a gap sentence from each paragraph."""
 
     def read(path: Path, reading: PairReading, where: str) -> PairParts:
         texts = read_parts(path, where)
@@ -180,7 +180,7 @@ def gap_texts(config: GapConfig) -> OtherFiles:
 
 
 def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairParts:
-    """Groups pairs by their split; pairs with an empty side are left out and counted."""
+    """Groups pairs by their split. Pairs with an empty side are left out and counted."""
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
     empty = 0
     for part, pair in pairs:
@@ -192,7 +192,7 @@ def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairPar
 
 
 def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
-    """Splits pairs by a hash; ``kind`` describes their source for reports, such as "one file"."""
+    """Splits pairs by a hash. ``kind`` describes their source for reports, for example "one file"."""
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
@@ -202,7 +202,7 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
-    """Number of test pairs whose source, or target, also occurs in training, by name such as ``leak_sources``."""
+    """Numbers of test pairs whose source, or target, also occurs in training, by names such as ``leak_sources``."""
     found = {}
     for side in ("source", "target"):
         known = {getattr(pair, side) for pair in trained}
@@ -229,7 +229,7 @@ def _from_one(path: Path, reading: PairReading, where: str) -> PairParts:
     first = next(rows)
     all_rows = chain([first], rows)
     field = reading.split_field
-    if field is None and None in (reading.source.field, reading.target.field):  # nobody says which fields there are
+    if field is None and None in (reading.source.field, reading.target.field):  # the user has not named all fields
         field = SPLIT if part_of(str(first[1].content.get(SPLIT))) is not None else None
     if field is None:
         unsplit = (_pair(row, form, reading) for form, row in all_rows)
@@ -239,7 +239,7 @@ def _from_one(path: Path, reading: PairReading, where: str) -> PairParts:
 
 
 def part_by_hash(text: str, seed: int, validation_share: float, test_share: float) -> str:
-    """The split of a text by its hash, so that equal texts are in one split."""
+    """The split of a text by its hash. Equal texts are in one split."""
     digest = hashlib.sha256(f"{seed}/{text}".encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64
     if drawn < test_share:
@@ -248,7 +248,7 @@ def part_by_hash(text: str, seed: int, validation_share: float, test_share: floa
 
 
 def part_named(row: JsonLine, field: str) -> str:
-    """The split named in a field of a row; raises ValueError if it is not a split."""
+    """The split named in a field of a row. Raises ValueError if it is not a split."""
     name = texts_at(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:
@@ -264,7 +264,7 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at some paths of a row; ValueError if there are none, or if a value is not text."""
+    """The texts at some paths of a row. ValueError if there are none, or if a value is not text."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"
@@ -281,20 +281,20 @@ def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bo
 
 
 def _rows(path: Path, reading: PairReading, where: str) -> Iterator[tuple[PairForm, JsonLine]]:
-    """The rows of a file, each with the form of all of them, which the first one shows."""
+    """The rows of a file, each with the form of the file, which is recognised from the first row."""
     form: PairForm | None = None
     for row in table_rows(path, where):
         form = form or form_of(row.content, row.place, reading.source.field, reading.target.field)
         yield form, row
 
 
-# -- The forms in which published data sets keep pairs of a document and its summary: which field holds what.
+# -- The forms of published data sets of documents with summaries: which field has the document, and which the summary.
 #
-# A form is recognised by the fields of a row, so nobody has to say which data set it is. A new one is a line in
+# A form is recognised by the fields of a row, so the user need not name the data set. To add a form, add an entry to
 # FORMS.
 
 SPLIT = "split"
-"""Field that says which part a row is of, in files of a recognised form that have one."""
+"""Field with the split of a row, in files of a recognised form that have this field."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ class PairForm:
     Attributes:
         title: The data set with this form, and its source.
         source: Path of the source.
-        targets: Paths of the targets; those that a row has are its references, in this order.
+        targets: Paths of the targets. All targets that a row has are its references, in this order.
         in_sentences: Whether a target is a list of sentences.
     """
 
@@ -315,7 +315,7 @@ class PairForm:
 
     @property
     def fields(self) -> str:
-        """The fields of source and first target, for messages."""
+        """The fields of the source and the first target, for messages."""
         return f"{self.source} and {self.targets[0]} ({self.title})"
 
     def fits(self, row: Mapping[str, Any]) -> bool:
@@ -337,11 +337,11 @@ FORMS = (
     PairForm("BookSum, paragraphs: salesforce/booksum", "text", ("summary",), in_sentences=True),
     PairForm("SQuALITY: nyu-mll/SQuALITY", "document", ("questions.0.responses[].response_text",)),
 )
-"""Published forms. In SQuALITY the first question is always that of the plot, and several people answered it."""
+"""Published forms. In SQuALITY the first question asks for the plot, and several people answered it."""
 
 
 def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str | None) -> PairForm:
-    """The form of a file, by its first row and the fields that the user names; ValueError if no form fits."""
+    """The form of a file, from its first row and the fields that the user names. ValueError if no form fits."""
     if source is not None and target is not None:
         return PairForm("as named", source, (target,))
     named = [
@@ -358,15 +358,15 @@ def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str 
 
 
 def values_at(row: Mapping[str, Any], path: str) -> list[Any]:
-    """The values at a path of a row; empty if the path does not exist.
+    """The values at a path of a row. Empty if the path does not exist.
 
-    A step is a key, the number of an entry, or ``[]``: every entry.
+    A step of a path is a key, the number of an entry, or ``[]``, which means every entry.
 
     >>> row = {"questions": [{"answers": [{"text": "One."}, {"text": "Two."}]}, {"answers": []}]}
     >>> values_at(row, "questions.0.answers[].text"), values_at(row, "questions.7")
     (['One.', 'Two.'], [])
     """
-    if path in row:  # also a key with dots in it
+    if path in row:  # the path is a key, even if it contains dots
         return [row[path]]
     reached: list[Any] = [row]
     for step in re.findall(r"\[\]|[^.\[\]]+", path):

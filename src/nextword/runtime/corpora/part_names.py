@@ -14,10 +14,10 @@ PARTS = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test", "testing"),
 }
-"""Names of splits, in file and folder names, in a field of a JSON line, and on the hub."""
+"""Names of the splits in file and folder names, in fields of JSON lines, and on the hub."""
 
 PACKINGS = ("", ".gz", ".bz2", ".xz", ".zst")
-"""Endings of compressed files, or none."""
+"""Endings of compressed files. The empty ending means a plain file."""
 
 
 def _packed(*endings: str) -> tuple[str, ...]:
@@ -25,23 +25,23 @@ def _packed(*endings: str) -> tuple[str, ...]:
 
 
 JSON_LINES = _packed(".jsonl", ".ndjson", ".json")
-"""One JSON object per line or one list of them, plain or compressed."""
+"""Files with one JSON object per line, or with one list of objects. They may be compressed."""
 
 SEPARATORS = {",": _packed(".csv"), "\t": _packed(".tsv")}
-"""What stands between the cells of a table, and the endings of such tables."""
+"""The separators of cells in text tables, with the endings of such tables."""
 
 STORED = (".parquet", ".arrow")
-"""Tables whose columns have types."""
+"""Endings of tables whose columns have types."""
 
 TABLES = (*JSON_LINES, *SEPARATORS[","], *SEPARATORS["\t"], *STORED)
-"""Rows with columns, one of which is the text."""
+"""Endings of tables. They have rows with columns, and one column is the text."""
 
 TEXTS = _packed(".txt", ".text", ".raw", ".tokens")
-"""Plain text, plain or packed."""
+"""Endings of plain text. It may be compressed."""
 
 
 def part_of(word: str) -> str | None:
-    """The split that a word names, case-insensitive; None if it is not a split.
+    """The split that a word names, case-insensitively. None if it is not a name of a split.
 
     >>> part_of("Dev"), part_of("testing"), part_of("notes")
     ('validation', 'test', None)
@@ -50,7 +50,7 @@ def part_of(word: str) -> str | None:
 
 
 def words_for(split: str) -> tuple[str, ...]:
-    """The synonyms of a split, itself first; only itself if it is not one of the three splits.
+    """The synonyms of a split, beginning with itself. Only the name itself if it is not one of the three splits.
 
     >>> words_for("dev"), words_for("extra")
     (('dev', 'validation', 'valid', 'val'), ('extra',))
@@ -60,7 +60,7 @@ def words_for(split: str) -> tuple[str, ...]:
 
 
 def table_ending(file: Path) -> str | None:
-    """The ending that gives the format of a table; None if the file is not a table.
+    """The ending that gives the format of a table. None if the file is not a table.
 
     >>> table_ending(Path("a/Part-0.JSONL.gz")), table_ending(Path("train.txt"))
     ('.jsonl.gz', None)
@@ -69,12 +69,12 @@ def table_ending(file: Path) -> str | None:
 
 
 def is_json_lines(file: Path) -> bool:
-    """Whether the name says that each line is a JSON object."""
+    """Whether the file's name means that each line is a JSON object."""
     return _ending(file, JSON_LINES) is not None
 
 
 def separator_of(file: Path) -> str | None:
-    """The separator of the cells of a text table; None for other files.
+    """The separator of the cells of a text table. None for other files.
 
     >>> separator_of(Path("a.csv.gz")), separator_of(Path("a.jsonl"))
     (',', None)
@@ -83,12 +83,12 @@ def separator_of(file: Path) -> str | None:
 
 
 def is_text(file: Path) -> bool:
-    """Whether a file is plain text by its name: by its ending, or because the name is that of a split."""
+    """Whether a file's name shows that it is plain text: by its ending, or because it is the name of a split."""
     return _ending(file, TEXTS) is not None or part_of(file.name) is not None
 
 
 def text_files(folder: Path) -> list[Path]:
-    """Text files and tables of a folder and its subfolders, by their names, sorted, without hidden files."""
+    """Text files and tables of a folder and its subfolders, recognised by name, sorted, without hidden files."""
     return sorted(
         file
         for file in folder.rglob("*")
@@ -100,7 +100,7 @@ def text_files(folder: Path) -> list[Path]:
 
 
 def is_saved_set(folder: Path) -> bool:
-    """Whether a folder is one data set, without splits, that ``datasets`` saved to disk."""
+    """Whether a folder is a data set without splits that ``datasets`` has saved to disk."""
     return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
 
 
@@ -110,11 +110,11 @@ def _is_beside_saved_rows(file: Path) -> bool:
 
 
 def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:
-    """The files of a split in a folder; empty if there are none.
+    """The files of a split in a folder. Empty if there are none.
 
-    A file named exactly like the split (``train.txt``, ``training.jsonl``) has precedence. If there is none, all files
-    with the name in their own or their folder's name are used, in order (``raw_train.tsv``, ``train/part-0.jsonl``). A
-    text is preferred to a table. ``split`` may be a synonym or another name; messages name the setting ``where``.
+    A file with exactly the name of the split has precedence (``train.txt``, ``training.jsonl``). Otherwise, these are
+    all files with the name in their own or their folder's name, in order (``raw_train.tsv``, ``train/part-0.jsonl``). A
+    text is preferred to a table. ``split`` may be a synonym or another name. Messages name the setting ``where``.
 
     Raises:
         ValueError: If two files could be the split, or its files have several formats.
@@ -137,7 +137,7 @@ def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*
 
 
 def file_names(part: str, endings: Iterable[str] = (".txt", ".jsonl")) -> str:
-    """The names of files that are looked for, for messages.
+    """The names of the files that are searched for, for messages.
 
     >>> file_names("test", [".jsonl"])
     'test.jsonl, testing.jsonl'

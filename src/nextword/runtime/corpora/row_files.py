@@ -1,4 +1,4 @@
-"""Reads rows of tables: JSON lines, a JSON list, .csv, .tsv, .parquet or .arrow."""
+"""Reads rows of tables in these formats: JSON lines, a JSON list, .csv, .tsv, .parquet and .arrow."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nextword.settings.config import expect_whole_characters
 
 
 def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: bool = True) -> Iterator[JsonLine]:
-    """Iterates over the rows of a file, in the format of its ending; JSON that begins with ``[`` is one list.
+    """Iterates over the rows of a file. Its ending gives the format; JSON that begins with ``[`` is one list.
 
-    Messages name the setting ``where``. Without a header, columns of a .csv or .tsv are numbered from 0. With
+    Messages name the setting ``where``. Without a header, the columns of a .csv or .tsv file are numbered from 0. With
     ``skip_empty`` empty JSON lines are skipped, otherwise they are errors.
 
     Raises:
-        ValueError: If the file cannot be read or has no rows; the message names file and row.
+        ValueError: If the file cannot be read or has no rows. The message names the file and the row.
     """
     empty = True
     for row in _rows(path, where, with_header, skip_empty):
@@ -36,14 +36,14 @@ def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: boo
 
 
 def is_stored(path: Path) -> bool:
-    """Whether this is a table whose columns have types, which ``stored_table`` reads."""
+    """Whether the file is a table whose columns have types, which ``stored_table`` reads."""
     return table_ending(path) in STORED
 
 
 def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> Any:
-    """The rows of .parquet or .arrow files, all of one format, as a data set; ValueError if a file cannot be read.
+    """The rows of .parquet or .arrow files of one format, as a data set. ValueError if a file cannot be read.
 
-    With ``streaming``, rows are read from the files; otherwise ``datasets`` first stores them in its cache.
+    With ``streaming``, rows are read from the files. Otherwise ``datasets`` first stores them in its cache.
     """
     from datasets import load_dataset
 
@@ -57,7 +57,7 @@ def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> A
 
 @contextlib.contextmanager
 def readable(source: str) -> Iterator[None]:
-    """Converts errors of reading libraries to a ``ValueError`` that names the data."""
+    """Converts errors of libraries that read files to a ``ValueError`` that names the data."""
     try:
         yield
     except Exception as error:
@@ -69,7 +69,7 @@ def readable(source: str) -> Iterator[None]:
 
 
 def expect_cache_room(error: Exception) -> None:
-    """Raises DiskFullError if an error of ``datasets`` says that its cache has no space."""
+    """Raises DiskFullError if an error of ``datasets`` means that there is no space for its cache."""
     from datasets import config
 
     with disk_full_explained(f"{config.HF_DATASETS_CACHE} (HF_DATASETS_CACHE)"):
@@ -83,7 +83,7 @@ def as_one_error(reading: Callable[[], Any], what: str) -> Any:
         return reading()
     except Exception as error:
         expect_cache_room(error)
-        if isinstance(error.__cause__, ValueError):  # what our own readers found, in an error of datasets
+        if isinstance(error.__cause__, ValueError):  # an error of our readers inside an error of datasets
             raise error.__cause__ from None
         raise ValueError(f"{what} ({_first_line(error)})") from None
 
@@ -108,24 +108,23 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-# -- Rows of .csv and .tsv files: every cell is text as it stands, and a row of other cells than the header is
-# refused.
+# -- Rows of .csv and .tsv files. Every cell is text, and a row with more cells than the header is an error.
 #
-# No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are not rows.
+# Cells are not converted to numbers or dates, and NA and null are words. Blank lines are not rows.
 
 SHOWN = 60
 """Maximum number of characters of a row in a message."""
 
 
 def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
-    r"""The rows of a plain or compressed file, by column; missing cells at the end of a row are empty.
+    r"""The rows of a plain or compressed file, by column. Missing cells at the end of a row are empty.
 
-    The separator is "," or "\t". In a .tsv a quotation mark is text; a .csv needs it around text with commas. Without a
-    header, columns are called by their numbers from "0".
+    The separator is "," or "\t". In a .tsv a quotation mark is text. A .csv needs quotation marks around text with
+    commas. Without a header, the names of the columns are their numbers from "0".
 
     Raises:
-        ValueError: The file cannot be read or is empty, two columns have one name, quotes do not close, or a row has
-            more cells than the header; the message names file and line.
+        ValueError: If the file cannot be read or is empty, two columns have the same name, quotes do not close, or a
+            row has more cells than the header. The message names the file and the line.
     """
     place = file_place(path, where)
     records = _records(path, where, separator)
@@ -167,9 +166,9 @@ def _records(path: Path, where: str, separator: str) -> Iterator[tuple[int, list
 
 
 def _quoted(lines: Iterator[str], place: str) -> list[str]:
-    """The cells of a row with quotes, which takes as many lines as there are in it."""
+    """The cells of a row with quotes. Such a row may have several lines."""
     try:
-        with cells_up_to(sys.maxsize):  # a text may be as long as it likes
+        with cells_up_to(sys.maxsize):  # the length of a text is not limited
             return next(csv.reader(lines, strict=True))
     except csv.Error as fault:
         raise ValueError(
@@ -187,12 +186,12 @@ def cells_up_to(characters: int) -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-# -- Files with one JSON object a line, or one JSON list of them: read strictly, every fault named, nothing dropped.
+# -- Files with one JSON object per line, or with one JSON list. Every error is reported, and no row is dropped.
 
 
 @dataclass(frozen=True)
 class JsonLine:
-    """One JSON line, list entry or table row, with its number from 1 and its location for messages."""
+    """A JSON line, list entry or table row, with its number from 1 and its location for messages."""
 
     number: int
     place: str
@@ -204,11 +203,11 @@ def json_lines(
 ) -> Iterator[JsonLine]:
     """Yields the objects of a plain or compressed file with one object per line, or with one list of objects.
 
-    Empty lines are skipped with ``skip_empty``, else they are errors.
+    Empty lines are skipped with ``skip_empty``, otherwise they are errors.
 
     Raises:
-        ValueError: The file cannot be read, or a line is empty, not JSON, not an object, or has a duplicate key or
-            half a character; the message names file and line.
+        ValueError: If the file cannot be read, or a line is empty, not JSON, not an object, or has a duplicate key or
+            half a character. The message names the file and the line.
     """
     place, begun = file_place(path, where), False
     lines = numbered_lines(path, where, digest)
@@ -239,7 +238,7 @@ def _entries(text: str, place: str) -> Iterator[JsonLine]:
 
 def _object(line: str, place: str) -> dict[str, Any]:
     try:
-        # Without its end, a fault at the end of a line is on that line.
+        # without the line end, an error at the end of a line is reported for this line and not for the next
         content = json.loads(line.rstrip("\r\n"), object_pairs_hook=_distinct)
     except json.JSONDecodeError as fault:
         hint = " Its line ends are single carriage returns; convert them." if "\r" in line.rstrip("\r\n") else ""
@@ -250,7 +249,7 @@ def _object(line: str, place: str) -> dict[str, Any]:
         raise ValueError(f"{place}: {fault}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{place}: must be a JSON object ({line.strip()[:40]} given)")
-    if "\\ud" in line or "\\uD" in line:  # how the halves of a character are written, and the only way to one alone
+    if "\\ud" in line or "\\uD" in line:  # JSON can contain half a character only in this form
         expect_whole_characters(json.dumps(content, ensure_ascii=False), place)
     return content
 
@@ -263,7 +262,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-# -- Rows of the files that we read ourselves as data sets: a stream, or what ``datasets`` has stored in its cache.
+# -- Rows of files that this module reads itself, as a data set: as a stream, or from the cache of ``datasets``.
 
 PIECE = 1 << 20
 """Characters per row of a compressed text."""
@@ -272,14 +271,14 @@ PIECE = 1 << 20
 def rows_of_tables(
     files: Sequence[Path], columns: Sequence[str], where: str, with_header: bool, streaming: bool, identity: str
 ) -> Any:
-    """Some columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the one with the text.
+    """Some columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the column with the text.
 
-    The files are JSON lines, .csv or .tsv, one after the other. With ``streaming``, rows are read from the files;
-    otherwise ``datasets`` first stores them in its cache, under a key that contains ``identity``.
+    The files are JSON lines, .csv or .tsv, and follow one another. With ``streaming``, rows are read from the files.
+    Otherwise ``datasets`` first stores them in its cache, under a key that contains ``identity``.
 
     Raises:
-        ValueError: A file cannot be read or a value in it is not text; the message names file and row. For a
-            stream, the error is raised during reading.
+        ValueError: If a file cannot be read or a value in it is not text. The message names the file and the row. For
+            a stream, the error is raised during reading.
     """
     from datasets import Features, List, Value
 
@@ -289,7 +288,7 @@ def rows_of_tables(
 
 
 def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
-    """Pieces of several lines as ``text``, with the ``path`` of their file; for arguments see ``rows_of_tables``."""
+    """Pieces of several lines as ``text``, with the ``path`` of their file. Arguments are as in ``rows_of_tables``."""
     from datasets import Features, Value
 
     features = Features({"path": Value("string"), "text": Value("large_string")})

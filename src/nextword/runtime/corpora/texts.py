@@ -1,4 +1,4 @@
-"""Text in three splits, from a folder with train, valid and test files, one file, tables, or the hub."""
+"""Text in three splits, from a folder with train, valid and test files, from one file, from tables, or from the hub."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nextword.runtime.corpora.packed import file_text
 from nextword.runtime.corpora.part_names import PARTS, file_names, is_saved_set, part_files, table_ending, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
-"""Splits of a single file by lines: the first 90 % for training, the next 5 % for validation, the last 5 % for test."""
+"""Splits of a single file by lines: 90 % for training, then 5 % for validation, and the last 5 % for testing."""
 
 
 @dataclass(frozen=True)
 class TextParts:
-    """The three texts, the way they were split, and the SHA-256 of all three in order."""
+    """The texts of the three splits, how they were split, and the SHA-256 of all three in order."""
 
     train: str
     validation: str
@@ -31,21 +31,21 @@ class TextParts:
 
     @property
     def sha256(self) -> str:
-        """Checksum over the three parts."""
+        """Checksum over the three texts."""
         return hashlib.sha256("\0".join((self.train, self.validation, self.test)).encode()).hexdigest()
 
 
 def read_parts(
     data: Path | str, where: str = "task.data", text_column: str | int = "text", files: Mapping[str, str] | None = None
 ) -> TextParts:
-    """Reads a folder, a single file or a data set of the hub, ``name`` or ``name:config``.
+    """Reads a folder, a single file, or a data set on the hub (``name`` or ``name:config``).
 
-    Messages name the setting ``where``. The column with the text of tables is given by name, or by number from 0 in
-    files without header; ``files`` are the names of those in the folder for "train", "valid" and "test".
+    Messages name the setting ``where``. The column with the text of a table is given by name, or by number from 0 if
+    the file has no header. ``files`` has the names of the files in the folder for "train", "valid" and "test".
 
     Raises:
-        ValueError: If the data do not exist, a split is missing or empty, a file is not UTF-8, or has too few lines to
-            split.
+        ValueError: If the data do not exist, a split is missing or empty, a file is not UTF-8, or a file has too few
+            lines to be split.
     """
     path = Path(data)
     if files is not None:
@@ -118,13 +118,13 @@ def _named(folder: Path, name: str, where: str) -> Path:
 
 
 def _read_all(paths: Sequence[Path], where: str) -> str:
-    # each but the last ended by a line end, so that no word grows across two files
+    # every text except the last gets a line end, so that no word is joined across two files
     *before, last = (_read(path, where) for path in paths)
     return "".join([*(text if text.endswith("\n") else f"{text}\n" for text in before), last])
 
 
 def _read(path: Path, where: str) -> str:
-    # Line ends stay as they are: bits per byte count the bytes of the file, but for a byte order mark.
+    # line ends are not changed, because bits per byte count the bytes of the file, except a byte order mark
     text = file_text(path, where)
     _expect_text(text, str(path), where)
     return text
@@ -135,32 +135,32 @@ def _expect_text(text: str, name: str, where: str) -> None:
         raise ValueError(f"{where}: '{name}' is empty.")
 
 
-# -- How many articles and words a text has (F2-Softmax, table 5).
+# -- The numbers of articles and words of a text (F2-Softmax, table 5).
 
 _TITLE = re.compile(r"(?:\A|^[ \t]*\n) ?= (?!= ).+ =[ \t]*(?=\n[ \t]*$)", re.MULTILINE)
-"""An article's title in WikiText, on a line between empty ones; titles of sections have more than one "="."""
+"""An article's title in WikiText, on a line between empty lines. Titles of sections have more than one "="."""
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 
 
 class TextCounts(NamedTuple):
-    """Numbers of articles and words of a text."""
+    """The numbers of articles and words of a text."""
 
     articles: int
     words: int
 
 
 def text_counts(text: str) -> TextCounts:
-    """Articles and words of a text.
+    """The numbers of articles and words of a text.
 
-    An article begins at a title of WikiText's form, " = Title = ". A text without one has as many articles as
-    paragraphs, or, without blank lines, as lines that are not empty. Words are what stands between white space.
+    An article begins at a title in WikiText's form, " = Title = ". In a text without titles, each paragraph is an
+    article, or without blank lines each line that is not empty. Words are separated by white space.
     """
     words = sum(len(line.split()) for line in text.splitlines())
     return TextCounts(articles=len(_titles(text)) or _pieces(text), words=words)
 
 
 def articles(text: str) -> list[str]:
-    r"""The articles of a text in WikiText's format; text before the first title belongs to the first article.
+    r"""The articles of a text in WikiText's format. Text before the first title belongs to the first article.
 
     >>> [one.split()[1] for one in articles(" = Valkyria = \n\n A game . \n \n = Tempest = \n\n A play . \n")]
     ['Valkyria', 'Tempest']

@@ -1,4 +1,4 @@
-"""Words as runs of letters and digits, in any script."""
+"""Words, as runs of letters and digits in any script."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import unicodedata
 
 MARK = "\u0301"
-"""In a pattern for ``find``: any combining mark, such as the vowel signs of Hindi and Thai, or a separate accent."""
+"""In a pattern for ``find``, any combining mark, such as a vowel sign of Hindi or Thai, or a separate accent."""
 
 _LETTERS = re.compile(rf"[^\W_]+(?:{MARK}+[^\W_]*)*")
 _MARKUP = re.compile(r"<[^<>\s]*>")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: runs of letters, digits and combining marks in lower case; ``<unk>`` and the like are none.
+    """The words of a text: runs of letters, digits and combining marks in lower case. ``<unk>`` etc. are not words.
 
     >>> words("The <unk> of Mary's 2-year-old dog , Rex")
     ['the', 'of', 'mary', 's', '2', 'year', 'old', 'dog', 'rex']
@@ -22,7 +22,7 @@ def words(text: str) -> list[str]:
 
 
 def letters(text: str) -> list[str]:
-    """Runs of letters and digits, with the combining marks on them; no punctuation, no underscores.
+    """Runs of letters and digits, with the combining marks on them, without punctuation and underscores.
 
     >>> letters("snake_case, नमस्ते!")
     ['snake', 'case', 'नमस्ते']
@@ -33,7 +33,7 @@ def letters(text: str) -> list[str]:
 def find(pattern: re.Pattern[str], text: str) -> list[str]:
     r"""All matches of a pattern without groups, in which ``MARK`` matches any combining mark.
 
-    Python's ``\w`` leaves these marks out, and ``re`` has no name for them.
+    Python's ``\w`` does not include these marks, and ``re`` has no name for them.
     """
     shown = text if text.isascii() else text.translate(_MARKS)
     if shown == text:
@@ -42,7 +42,7 @@ def find(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 class _Marks(dict[int, int]):
-    """A table for ``str.translate`` from every combining mark to one, found out once for each character."""
+    """A table for ``str.translate`` from every combining mark to ``MARK``. Each character is tested only once."""
 
     def __missing__(self, code: int) -> int:
         self[code] = ord(MARK) if unicodedata.category(chr(code)).startswith("M") else code
@@ -52,7 +52,7 @@ class _Marks(dict[int, int]):
 _MARKS = _Marks()
 
 
-# -- Which stretches of a text are copied from its source, word by word.
+# -- The parts of a text that are copied from its source, word by word.
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -60,7 +60,7 @@ _WORD = re.compile(r"[^\W_]+")
 def copied_stretches(text: str, source: str, least: int = 3) -> list[tuple[int, int]]:
     """The longest runs of words in which every ``least`` consecutive words also occur consecutively in the source.
 
-    Characters between words and capital letters are ignored.
+    Capital letters, and characters between words, are ignored.
 
     >>> text = "Officials say the cat sat on a mat."
     >>> [text[begin:end] for begin, end in copied_stretches(text, "A dog: the Cat sat, on the mat.")]
@@ -72,7 +72,7 @@ def copied_stretches(text: str, source: str, least: int = 3) -> list[tuple[int, 
     found = [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(text)]
     read = [match[0].casefold() for match in _WORD.finditer(source)]
     known = {tuple(read[begin : begin + least]) for begin in range(len(read) - least + 1)}
-    runs: list[tuple[int, int]] = []  # first and last word
+    runs: list[tuple[int, int]] = []  # indices of the first and the last word
     for first in range(len(found) - least + 1):
         if tuple(word for word, _, _ in found[first : first + least]) not in known:
             continue

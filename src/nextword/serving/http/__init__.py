@@ -1,5 +1,5 @@
 """``nextword serve``: an HTTP server with OpenAI's API, based on transformers' continuous batching.
 
-Modules in the order in which a request passes them: app, admission, requests, completions, batches, single_texts,
-pages, answer_forms.
+A request passes through the modules in this order: app, admission, requests, completions, batches, single_texts, pages,
+answer_forms.
 """

@@ -23,7 +23,7 @@ _OPEN = ("/", "/health")
 _LARGEST = 8 * 2**20
 """Maximum number of bytes of a request."""
 KNOWN = frozenset({"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions", "/inspect"})
-"""Paths with metrics of their own."""
+"""Paths that have metrics of their own."""
 
 
 class Admission:
@@ -34,17 +34,17 @@ class Admission:
         self._active = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Rejects one request, or passes it to the inner application."""
+        """Rejects a request, or passes it to the inner application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         begun, reply = time.perf_counter(), _Reply(send)
-        # a path that nobody knows must not make a counter of its own
+        # all unknown paths share one counter
         path = scope["path"] if scope["path"] in KNOWN else "other"
         try:
             if (refusal := self._refusal(scope)) is not None:
                 if refusal[0] not in (411, 413):
-                    await _read(receive)  # what is left unread would break the connection before the answer arrives
+                    await _read(receive)  # otherwise the connection would break before the client gets the answer
                 await reply.error(*refusal)
             elif scope["method"] == "GET":
                 await self._app(scope, receive, reply.send)
@@ -85,7 +85,7 @@ class Admission:
                 return
             work.result()
         finally:
-            work.cancel()  # not done where the server stops before the answer has ended
+            work.cancel()  # the work is not done yet if the server stops before the answer has ended
             gone.cancel()
             self._active -= 1
             self._meters.active.set(self._active)
@@ -104,7 +104,7 @@ class _Client:
         self._whole, self._gone = asyncio.Event(), asyncio.Event()
 
     async def receive(self) -> Message:
-        if self._whole.is_set():  # nothing follows but that it is gone
+        if self._whole.is_set():  # after the whole request, the only further message is that the client disconnects
             await self._gone.wait()
             return {"type": "http.disconnect"}
         message = await self._receive()
@@ -124,7 +124,7 @@ class _Reply:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status = 499  # the client was gone before it was answered
+        self.status = 499  # remains if the client disconnects before it gets an answer
         self._begun = False
 
     async def send(self, message: Message) -> None:
@@ -133,7 +133,7 @@ class _Reply:
         await self._send(message)
 
     async def error(self, status: int, text: str) -> None:
-        if self._begun:  # an answer that streams just ends
+        if self._begun:  # a streamed answer ends without an error message
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         body = error_body(text, "server_error" if status >= 500 else "invalid_request_error")
@@ -150,7 +150,7 @@ def error_body(text: str, kind: str) -> bytes:
 
 
 class Meters:
-    """Metrics for Prometheus, in a separate registry so that one process can run several servers."""
+    """Metrics for Prometheus. They have a separate registry, so that one process can run several servers."""
 
     def __init__(self, batches: SharedBatches) -> None:
         self._registry = CollectorRegistry()

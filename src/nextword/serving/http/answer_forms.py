@@ -1,6 +1,6 @@
 """Response formats of ``/v1/completions`` and ``/v1/chat/completions``.
 
-The same answer with one token, without and with ``chat``::
+An answer with one token, first without and then with ``chat``::
 
     {"text": " king", "logprobs": {"tokens": [" king"], "token_logprobs": [-1.2], ...}}
     {"message": {"content": " king"}, "logprobs": {"content": [{"token": " king", "logprob": -1.2, ...}]}}
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _UNLIKELY = -9999.0
-"""OpenAI's log-probability for tokens without one, if null is not allowed."""
+"""OpenAI's log-probability for tokens that have none, where null is not allowed."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class NamedToken:
     """A token as shown to a client.
 
     Attributes:
-        label: Text of the token; if it is part of a character, its name in the vocabulary.
-        content: Bytes of the text; None for a token without text, such as an end token.
-        log_prob: Log-probability; None for the first token of a text, which is not predicted.
+        label: Text of the token. If the token is a part of a character, its name in the vocabulary.
+        content: Bytes of the text. None for a token without text, such as an end token.
+        log_prob: Log-probability. None for the first token of a text, which is not predicted.
     """
 
     label: str
@@ -34,7 +34,7 @@ class NamedToken:
 
 @dataclass(frozen=True)
 class ShownToken:
-    """A token of an answer, with its alternatives (most likely first) and the offset of its text in the answer."""
+    """A token of an answer, its alternatives (most probable first), and the offset of its text in the answer."""
 
     token: NamedToken
     alternatives: Sequence[NamedToken]
@@ -47,15 +47,15 @@ class _TextForm:
     prefix = "cmpl"
     """Prefix of answer ids."""
 
-    # what is around the choices
+    # the object around the choices
     def shell(self, name: str, model: str, choices: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
         return _shell("text_completion", name, model, choices)
 
-    # a text with its number, or in a stream the next part of it
+    # a choice with its index and text, or in a stream with the next part of the text
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
         return {"index": index, "text": text, "logprobs": None, "finish_reason": finished}
 
-    # of tokens, and of so many alternatives of each
+    # log-probabilities of tokens, each with this number of alternatives
     def log_probs(self, tokens: Sequence[ShownToken], alternatives: int) -> dict[str, Any]:
         return {
             "tokens": [shown.token.label for shown in tokens],
@@ -76,7 +76,7 @@ class _ChatForm:
         return _shell("chat.completion.chunk" if stream else "chat.completion", name, model, choices)
 
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        # the role is said once
+        # in a stream, only the first part has the role
         said = {"content": text} if stream and not first else {"role": "assistant", "content": text}
         return {"index": index, "delta" if stream else "message": said, "logprobs": None, "finish_reason": finished}
 
@@ -93,12 +93,12 @@ TEXT, CHAT = _TextForm(), _ChatForm()
 
 
 def json_number(value: float | None) -> float | None:
-    """A JSON number, or null for the log of probability zero, because JSON has no infinity."""
+    """A JSON number. It is null for the logarithm of probability 0, because JSON has no infinity."""
     return None if value is None or value == -float("inf") else value
 
 
 def _by_label(alternatives: Sequence[NamedToken]) -> dict[str, float | None] | None:
-    """Alternatives by label, the most likely one per label; None for the first token of a text."""
+    """Alternatives by label, with the most probable alternative per label. None for the first token of a text."""
     return {one.label: json_number(one.log_prob) for one in reversed(alternatives)} or None
 
 

@@ -1,4 +1,4 @@
-"""The web application of ``nextword serve``, with handlers of transformers and of ours for one model."""
+"""The web application of ``nextword serve`` for one model, with handlers of transformers and of nextword."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InspectRequest(RequestPart):
 
 
 def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
-    """Builds the application; its batches run from now until shutdown.
+    """Builds the application. Its batches run from now until shutdown.
 
     Raises:
         ValueError: If the model does not support batched requests, or its weights are NaN.
@@ -48,7 +48,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         remember_recent(opened, settings.remember)
     facts, batches = AnswerFacts(opened), SharedBatches(opened.model, settings)
     meters = Meters(batches)
-    # the head of the twin would not see what the others remember
+    # with ``remember``, the twin's head would not have the texts that the served model remembers
     singles = None if settings.remember else SingleTexts(twin(facts.opened.model))
     remember = partial(facts.remember, opened.model) if settings.remember else None
     completions = Completions(opened.name, batches, facts, meters, singles, remember)
@@ -57,7 +57,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        # in a thread, so that requests whose time to end is over can be given up meanwhile
+        # in a thread, so that requests that have not ended in time can be cancelled meanwhile
         await asyncio.to_thread(batches.shutdown)
         facts.close()
         completions.close()
@@ -132,12 +132,12 @@ def _explain_errors(app: FastAPI) -> None:
 
 
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serves until the process gets a stop signal; running requests get ten seconds to finish.
+    """Serves until the process gets a stop signal. Running requests then have ten seconds to finish.
 
-    ``say`` is called with the address once the server listens.
+    ``say`` is called with the address as soon as the server listens.
 
     Raises:
-        ValueError: In the cases of ``build_app``, or if the address is in use.
+        ValueError: If ``build_app`` raises it, or if the address is in use.
     """
     import uvicorn
 

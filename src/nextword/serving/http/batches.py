@@ -28,14 +28,14 @@ _LONGEST = 4096
 class SharedBatches:
     """A manager of continuous batching.
 
-    Transformers uses the sampling settings of the manager for all requests. Here every request has its own.
+    In transformers, all requests have the sampling settings of the manager. Here every request has its own.
     """
 
     def __init__(self, model: Any, settings: ServeSettings) -> None:
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.longest = settings.longest or min(int(positions or _LONGEST), _LONGEST)
         how = copy.deepcopy(model.generation_config)
-        # each is given anew with every request; without a value here transformers leaves its step out
+        # every request sets these values; without values here, transformers leaves out the processing steps
         how.do_sample, how.temperature, how.top_k, how.top_p = True, 0.5, 50, 0.5
         how.max_new_tokens = self.longest
         room = ContinuousBatchingConfig(
@@ -55,7 +55,7 @@ class SharedBatches:
     @property
     def is_alive(self) -> bool:
         """Whether the manager is running."""
-        # not `fatal_error`, which comes a moment after requests are refused
+        # not `fatal_error`, which is set a moment after the manager begins to reject requests
         return self._manager.background_thread_status.can_accept_new_requests() is None
 
     @property
@@ -93,15 +93,15 @@ class SharedBatches:
     ) -> Callable[[], None]:
         """Starts generation of at most ``most`` tokens after the prompt ``ids``.
 
-        ``tell`` is called in the running event loop with the output, whenever it has grown.
+        ``tell`` is called in the running event loop with the output, whenever the output has grown.
 
         Returns:
             A function that cancels the request.
 
         Raises:
-            RuntimeError: If batching has stopped; the message says why.
+            RuntimeError: If batching has stopped. The message says why.
         """
-        top_k = how.top_k or self._vocabulary if how.is_sampled else 1  # the likeliest token alone is greedy search
+        top_k = how.top_k or self._vocabulary if how.is_sampled else 1  # sampling with top_k=1 is greedy search
 
         def told(output: Any) -> None:
             self._problem = output.error or self._problem
@@ -124,7 +124,7 @@ class SharedBatches:
 
 
 class _NumbersFirst(ContinuousBatchingLogitsProcessorList):
-    # the processors of a manager; scores of the first pass that are NaN end the batches with a reason
+    # the processors of a manager; if scores of the first pass are NaN, the batches end with an error message
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, model: Any) -> None:
         vars(self).update(vars(made))
@@ -132,7 +132,7 @@ class _NumbersFirst(ContinuousBatchingLogitsProcessorList):
         self._numbers: ExpectNumbers | None = ExpectNumbers(model)
 
     def __call__(self, input_ids: Tensor, scores: Tensor, logits_processor_args: Tensor) -> Tensor:
-        # nothing can be looked at while a graph is captured
+        # values cannot be read while a CUDA graph is captured
         if self._numbers is not None and not (scores.is_cuda and torch.cuda.is_current_stream_capturing()):
             self._numbers(input_ids, scores)
             self._numbers = None

@@ -1,4 +1,4 @@
-"""Pages of inspected answers; the newest are kept."""
+"""Pages of inspected answers. Only the newest pages are kept."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KEPT = 20
 
 
 class InspectedPages:
-    """Makes pages of ``nextword inspect`` and keeps the newest, under unguessable names."""
+    """Makes pages of ``nextword inspect`` and keeps the newest of them, under names that cannot be guessed."""
 
     def __init__(self, facts: AnswerFacts) -> None:
         self._facts = facts
         self._pages: OrderedDict[str, str] = OrderedDict()
 
     async def make(self, prompt: str, ids: list[int]) -> dict[str, Any]:
-        """Makes the page of an answer; returns its path and the index of the first predicted token.
+        """Makes the page of an answer. Returns its path and the index of the first predicted token.
 
         Raises:
             ValueError: If prompt or answer is empty or has unknown tokens.
@@ -47,7 +47,7 @@ class InspectedPages:
         return {"page": f"/inspected/{name}", "first": made.first}
 
     def find(self, name: str) -> str | None:
-        """The page of this name; None if it does not exist any more."""
+        """The page of this name. None if it is no longer kept."""
         return self._pages.get(name)
 
     def _trace(self, prompt: str, ids: list[int]) -> Any:
@@ -65,7 +65,7 @@ class InspectedPages:
             return traced(opened, encoded, pieces, {})
 
 
-# -- What the model says of the tokens of an answer: log-probabilities, alternatives, sources, positions.
+# -- Facts about the tokens of an answer: log-probabilities, alternatives, sources, positions.
 
 POSITIONS = 5
 """Number of positions listed per token."""
@@ -74,8 +74,8 @@ POSITIONS = 5
 class AnswerFacts:
     """Computes facts about tokens while the model's batches continue.
 
-    One pass over prompt and answer is enough. It runs on a twin of the model, which has separate modules with the same
-    weights, so that hooks and caches do not interfere. Passes run one after another.
+    One pass over prompt and answer is enough. It runs on a twin of the model. The twin has its own modules with the
+    same weights, so that hooks and caches do not interfere. Passes run one after another.
     """
 
     def __init__(self, opened: OpenedModel) -> None:
@@ -83,7 +83,7 @@ class AnswerFacts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="facts")
 
     async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, positions: int) -> TokenFacts:
-        """Facts about each token of an answer after its context; without a context, about all tokens but the first."""
+        """Facts about each token of an answer after its context. Without a context, about all tokens but the first."""
         facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, positions)
         return facts
 
@@ -92,7 +92,7 @@ class AnswerFacts:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *given)
 
     async def remember(self, served: Any, ids: Sequence[int]) -> None:
-        """Adds a text to the datastores of the served model and its twin, which have the head ``knn``."""
+        """Adds a text to the datastores of the served model and of its twin. Both have the head ``knn``."""
         await self.call(self._remember, served, list(ids))
 
     def _remember(self, served: Any, ids: list[int]) -> None:
@@ -107,7 +107,7 @@ class AnswerFacts:
     def _of(self, context: list[int], answer: list[int], candidates: int, positions: int) -> TokenFacts:
         if not context:
             context, answer = answer[:1], answer[1:]
-        pair = TokenPair(context, answer or context, 0)  # of a single token alone there is nothing to ask
+        pair = TokenPair(context, answer or context, 0)  # with a single token, no token is predicted
         with inference_mode_of(self.opened.model):
             distribution, targets = distribution_at_targets(self.opened.model, [pair])
             size = distribution.vocab_size

@@ -23,7 +23,7 @@ RIVALS = 20
 """Maximum number of alternatives per token."""
 
 _COLDEST = 1e-5
-"""Below this temperature decoding is greedy, because scaled scores would be NaN."""
+"""Temperature below which decoding is greedy, because scaled scores would be NaN."""
 _SAYS_WHO_ASKS = ("user", "metadata", "safety_identifier", "prompt_cache_key")
 """Fields of OpenAI that are ignored."""
 _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
@@ -37,10 +37,10 @@ _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    r"""Parses a request from JSON bytes; half a character (``\ud83d`` alone) is an error.
+    r"""Parses a request from JSON bytes. Half a character (``\ud83d`` alone) is an error.
 
     Raises:
-        ValueError: If the request is invalid; the message names the field.
+        ValueError: If the request is invalid. The message names the field.
     """
     try:
         values = pydantic_core.from_json(body, allow_inf_nan=False)
@@ -54,7 +54,7 @@ def read_request(kind: type[R], body: bytes) -> R:
 
 
 class RequestPart(BaseModel):
-    """Base of requests: null means not given, unknown fields are errors."""
+    """Base class of requests. null means that a field is not given, and unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -79,25 +79,25 @@ class AnswerRequest(RequestPart):
     """Format of the response."""
 
     model: str | None = None
-    """Name of the served model; optional."""
+    """Name of the served model. It may be left out."""
     temperature: float | None = Field(default=None, ge=0, le=100)
-    """Temperature; 0: greedy. By default the value of the model's generation_config."""
+    """Temperature; 0: greedy. By default the value in the model's generation_config."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Sample from the fewest tokens that together have this probability."""
     top_k: int | None = Field(default=None, ge=1)
-    """Sample from this many most likely tokens."""
+    """Sample from this many most probable tokens."""
     stop: list[Annotated[str, Field(min_length=1)]] = Field(default=[], max_length=64)
     """One string or several that end the answer."""
     n: int = Field(default=1, ge=1, le=128)
     """Number of answers per prompt."""
     seed: int | None = None
-    """Random seed; the texts are those of ``nextword generate`` with this seed."""
+    """Random seed. The texts are the same as those of ``nextword generate`` with this seed."""
     stream: bool = False
     """Whether tokens are sent as soon as they are generated."""
     stream_options: StreamOptions = StreamOptions()
     """Options of a stream."""
     sources: bool = False
-    """Whether to return, for each token, the share of each component and the strongest positions."""
+    """Whether to return, for each token, the share of each component and the positions with the largest shares."""
     draft: Literal["head", "prompt"] | None = None
     """Source of draft tokens for speculative decoding. Such a request runs outside the shared batches."""
 
@@ -134,7 +134,7 @@ class AnswerRequest(RequestPart):
 
     @property
     def alternatives(self) -> int | None:
-        """Number of alternatives per token with log-probabilities; None: without log-probabilities."""
+        """Number of alternatives per token, with log-probabilities. None: no log-probabilities are returned."""
         raise NotImplementedError
 
     @property
@@ -143,7 +143,7 @@ class AnswerRequest(RequestPart):
         return False
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """The tokens of each prompt; raises ValueError if a prompt is empty."""
+        """The tokens of each prompt. Raises ValueError if a prompt is empty."""
         raise NotImplementedError
 
     def decoding(self, base: Any) -> Decoding:
@@ -156,14 +156,14 @@ class AnswerRequest(RequestPart):
         return Decoding(sample=True, top_k=self.top_k, top_p=top_p, temperature=temperature or 1.0)
 
 
-# -- What a request to ``/v1/chat/completions`` may hold, and the text that the tokenizer's chat template makes of it.
+# -- Requests to ``/v1/chat/completions``, and the text that the tokenizer's chat template makes of them.
 
 _LONGEST = 1024
 """Default maximum number of tokens of an answer, as in transformers."""
 
 
 class TextPart(RequestPart):
-    """A part of a message; only text is supported."""
+    """A part of a message. Only text is supported."""
 
     type: Literal["text", "input_text", "output_text"]
     text: str
@@ -200,7 +200,7 @@ class ChatRequest(AnswerRequest):
     max_tokens: int = Field(default=_LONGEST, ge=1)
     """Maximum number of tokens of the answer."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
-    """OpenAI's newer name of max_tokens; used if both are given."""
+    """OpenAI's newer name of max_tokens. If both are given, this one is used."""
     logprobs: bool = False
     """Whether to return log-probabilities."""
     top_logprobs: int = Field(default=0, ge=0, le=RIVALS)
@@ -225,7 +225,7 @@ class ChatRequest(AnswerRequest):
         return self.top_logprobs if self.logprobs else None
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """See ``AnswerRequest.rows``; the template makes one prompt of the messages.
+        """See ``AnswerRequest.rows``. The template makes one prompt from the messages.
 
         Raises:
             ValueError: If there is no chat template, or it rejects these messages.
@@ -240,15 +240,14 @@ class ChatRequest(AnswerRequest):
             read = tokenizer.apply_chat_template(
                 said, add_generation_prompt=True, return_dict=True, **self.chat_template_kwargs
             )
-        except Exception as fault:  # a template is a program, which may fail in any way
+        except Exception as fault:  # a template is a program, and may raise any error
             raise ValueError(f"messages: the model's chat template rejects them ({fault})") from fault
         if not read["input_ids"]:
             raise ValueError("messages: must have a token (none in their text); write a word")
         return [list(read["input_ids"])]
 
 
-# -- What a request to ``/v1/completions`` may hold: OpenAI's fields, and ``sources``, ``top_k`` and ``draft`` of
-# ours.
+# -- Requests to ``/v1/completions``: OpenAI's fields, and nextword's fields ``sources``, ``top_k`` and ``draft``.
 
 
 class CompletionRequest(AnswerRequest):
@@ -259,13 +258,13 @@ class CompletionRequest(AnswerRequest):
     prompt: list[Annotated[str, Field(min_length=1)] | TokenIds] = Field(min_length=1)
     """A text, token ids, or a list of either."""
     max_tokens: int = Field(default=256, ge=0)
-    """Maximum number of tokens of the answer; 0 with ``echo``: only the prompt."""
+    """Maximum number of tokens of the answer. 0 with ``echo``: return only the prompt."""
     logprobs: int | None = Field(default=None, ge=0, le=RIVALS)
-    """Number of alternatives per token with log-probabilities."""
+    """Number of alternatives per token, with log-probabilities."""
     echo: bool = False
-    """Whether the answer begins with the prompt, including log-probabilities of its tokens."""
+    """Whether the answer begins with the prompt, with log-probabilities of its tokens."""
     best_of: int | None = None
-    """Must equal ``n``, because answers are not ranked."""
+    """Number of answers to choose from. It must equal ``n``, because answers are not ranked."""
 
     @field_validator("prompt", mode="before")
     @classmethod

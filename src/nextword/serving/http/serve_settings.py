@@ -29,6 +29,6 @@ class ServeSettings(Settings):
     """Maximum number of tokens per forward pass; longer prompts are split."""
     remember: int = Field(default=0, ge=0)
     """For the head knn: number of most recent tokens of all clients' prompts and answers that can be retrieved; 0:
-    none."""
+    no tokens."""
     device: str = "auto"
     """Device: cpu, cuda, cuda:1, ...; auto: an accelerator if there is one."""

@@ -1,7 +1,7 @@
-"""Requests with drafts, and sampled ones with a seed: generated one by one, outside the shared batches.
+"""Requests with drafts, and sampled requests with a seed. They are generated one by one, outside the shared batches.
 
-The shared batches sample all requests from one random stream, so that requests cannot have seeds, and they generate one
-token per pass.
+The shared batches have one random stream for all requests, so their requests cannot have seeds. They also generate only
+one token per pass.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WrittenSoFar:
 
     Attributes:
         generated_tokens: All tokens so far.
-        error: Error message; None: no error.
+        error: Error message; None if there is no error.
         finished: Whether the answer is complete.
         accepted: Number of accepted draft tokens.
         refused: Number of rejected draft tokens.
@@ -52,8 +52,8 @@ class WrittenSoFar:
 class SingleTexts:
     """Generates texts one by one on a twin of the served model, while the batches continue.
 
-    The learned draft length is kept between requests. It is not available for a server with ``--remember``, because the
-    twin's datastore would differ.
+    The learned draft length is kept between requests. A server with ``--remember`` does not have this, because the
+    datastore of the twin would differ.
     """
 
     def __init__(self, twin: Any) -> None:
@@ -73,11 +73,11 @@ class SingleTexts:
     ) -> Callable[[], None]:
         """Queues a request for at most ``most`` tokens.
 
-        Tokens are sampled with ``key`` (see ``nextword.inference.generation.row_sampling``), or without it with torch's
-        generator. ``tell`` is called in the running event loop with the output, whenever it has grown.
+        Tokens are sampled with ``key`` (see ``nextword.inference.generation.row_sampling``). Without it, torch's
+        generator is used. ``tell`` is called in the running event loop with the output, whenever it has grown.
 
         Returns:
-            What gives the request up.
+            A function that cancels the request.
 
         Raises:
             ValueError: If the head does not support this draft, or samples by itself.
@@ -144,7 +144,7 @@ class _Request:
         self._words += words.tolist()
         self._say(WrittenSoFar(list(self._words)))
 
-    def end(self) -> None: ...  # finish knows more
+    def end(self) -> None: ...  # ``finish`` is called next, with more information
 
     def finish(self, accepted: int, drafted: int) -> None:
         self._say(WrittenSoFar(list(self._words), None, True, accepted, drafted - accepted))

@@ -1,4 +1,4 @@
-"""Draft tokens for vLLM: the tokens after the position that a request's last token was copied from."""
+"""Draft tokens for vLLM. They are the tokens after the position from which a request's last token was copied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CopyHeadProposer:
         self._model: Any = None
 
     def load_model(self, model: Any) -> None:
-        """Stores the ``ServedModel``; there is no draft model to load."""
+        """Stores the ``ServedModel``. There is no draft model to load."""
         self._model = model
 
     def propose(
@@ -30,9 +30,9 @@ class CopyHeadProposer:
         """Drafts tokens for each request.
 
         Args:
-            sampled_token_ids: New tokens of each request; empty while its prompt is being read.
-            num_tokens_no_spec: Number of tokens of each request, including new ones.
-            token_ids_cpu: These tokens.
+            sampled_token_ids: New tokens of each request. Empty while vLLM reads the request's prompt.
+            num_tokens_no_spec: Number of tokens of each request, including new tokens.
+            token_ids_cpu: The tokens of each request.
             slot_mappings: Not used.
         """
         drafts: list[list[int]] = [[] for _ in sampled_token_ids]

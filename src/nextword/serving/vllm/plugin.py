@@ -1,4 +1,4 @@
-"""Registers our models with vLLM, which calls ``register`` in each of its processes."""
+"""Registers nextword models with vLLM. vLLM calls ``register`` in each of its processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ARCHITECTURE = "NextWordForCausalLM"
 
 
 def register() -> None:
-    """Registers the model class; may be called repeatedly. Its configuration is registered by ``import nextword``."""
+    """Registers the model class. Repeated calls are possible. ``import nextword`` registers its configuration."""
     from vllm import ModelRegistry
     from vllm.model_executor.models.config import MODELS_CONFIG_MAP
 
-    # a name, since importing the class would start CUDA in processes that must not
+    # the class is given by name, because importing it would start CUDA in processes in which it must not start
     if ARCHITECTURE not in ModelRegistry.get_supported_archs():
         ModelRegistry.register_model(ARCHITECTURE, "nextword.serving.vllm.served_model:ServedModel")
     MODELS_CONFIG_MAP[ARCHITECTURE] = SettingsCheck
@@ -38,7 +38,7 @@ class SettingsCheck:
         """Changes nothing."""
 
 
-# -- What vLLM cannot serve, said before any weights are read.
+# -- What vLLM cannot serve. An error says so before weights are read.
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _DRAFTS = ("ngram", "custom_class")
 
 
 def backbone_architecture(config: Any) -> str:
-    """Name of the backbone's class in vLLM, the same as in transformers; raises ValueError if vLLM has none."""
+    """Name of the backbone's class, which is the same in vLLM and transformers. Raises ValueError if vLLM lacks it."""
     from vllm import ModelRegistry
 
     kind = config.text_config.model_type
@@ -80,7 +80,7 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
 
 
 def expect_head_fits(head: Head, vllm_config: Any) -> None:
-    """Raises ValueError if a head does not support vLLM's settings; warns if decoding differs from ``generate``."""
+    """Raises ValueError if a head does not support vLLM's settings. Warns if decoding differs from ``generate``."""
     spec = head_spec(head.config)
     if head.draw(head.config, sample=True) is not None:
         logger.warning(

@@ -1,4 +1,4 @@
-"""A model with a head for vLLM: one of vLLM's own models as the backbone, and the head."""
+"""A model with a head for vLLM. It consists of one of vLLM's own models as the backbone, and the head."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BACKBONE, _HEAD = "backbone", "next_word_head"
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """The distributions from which the tokens of a pass were chosen, and the request of each row."""
+    """The distributions from which the tokens of a pass were chosen, with the request of each row."""
 
     distribution: NextToken
     requests: list[int]
@@ -35,7 +35,7 @@ class ServedModel(nn.Module):
     Its logits are log-probabilities, so vLLM's temperature, top-k and top-p act on the head's distribution.
 
     Raises:
-        ValueError: If vLLM's settings do not support the model; the message says why.
+        ValueError: If vLLM's settings do not support the model. The message says why.
     """
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
@@ -86,7 +86,7 @@ class ServedModel(nn.Module):
         intermediate_tensors: Any = None,
         inputs_embeds: Float[Tensor, "N D"] | None = None,
     ) -> Float[Tensor, "N D+3"]:
-        """Hidden states with their row numbers; also writes the head's cache."""
+        """Hidden states with their row numbers. The method also writes the head's cache."""
         given = self.backbone(input_ids, positions, intermediate_tensors, inputs_embeds)
         states, lower = self._lower.split(given)
         self.decided = None
@@ -106,18 +106,18 @@ class ServedModel(nn.Module):
         return packed_inputs(self.next_word_head, self._parts, tokens, self._memory.in_pass(slots))
 
     def compute_logits(self, hidden_states: Float[Tensor, "M D+3"]) -> Float[Tensor, "M V"]:
-        """Log-probabilities after some rows of the last pass."""
+        """Log-probabilities after the given rows of the last pass."""
         states, rows = split_row_numbers(hidden_states)
         if self._packed is None:
             return self.backbone.compute_logits(states)  # type: ignore[no-any-return]
         distribution = self.next_word_head(self._packed.last(rows))
-        if self._drafts and self.decided is None and self._requests is not None:  # prompts are asked for later
+        if self._drafts and self.decided is None and self._requests is not None:  # not for prompts, which come later
             distribution = distribution.computed()
             self.decided = DecidedWords(distribution, self._requests[rows].tolist())
         return self.next_word_head.logits(distribution)  # type: ignore[no-any-return]
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> set[str]:
-        """Weights under the names of ``save_pretrained``: the backbone's to vLLM's model, the rest to the head."""
+        """Loads weights under the names of ``save_pretrained``, into vLLM's model (the backbone's) and the head."""
         from vllm.model_executor.models.utils import AutoWeightsLoader
 
         own: dict[str, Tensor] = {}
@@ -140,7 +140,7 @@ class _PlainBackbone:
 
     def __init__(self, config: Any, backbone: Any) -> None:
         self.config, size = config, config.get_text_config().vocab_size
-        weight: Tensor = backbone.lm_head.weight[:size]  # vLLM has padding rows behind the words
+        weight: Tensor = backbone.lm_head.weight[:size]  # vLLM has padding rows after the rows of the vocabulary
         bias: Tensor | None = getattr(backbone.lm_head, "bias", None)
         self.layer = nn.Linear(weight.shape[1], size, bias=bias is not None, device="meta")
         self.layer.weight = nn.Parameter(weight, requires_grad=False)
@@ -152,18 +152,18 @@ class _PlainBackbone:
 
 
 def _side_by_side(count: int, device: torch.device) -> SlotMapping:
-    """Slots for rows without a cache: each row is a text of one position."""
+    """Slots for rows without a cache. Each row is a text with one position."""
     one = torch.ones(count, dtype=torch.long, device=device)
     return SlotMapping(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
 
 
-# -- Hidden states below the last, for heads that read several (``+mi``).
+# -- Lower hidden states, for heads that read several layers (``+mi``).
 
 
 class LowerLayers:
     """Captures the inputs of a backbone's last layers in each pass.
 
-    Backbones that support vLLM's draft models return these states. Others are hooked, which needs ``enforce_eager``.
+    Backbones that support vLLM's draft models return these states. For others hooks are used, and ``enforce_eager``.
 
     Raises:
         ValueError: If the backbone supports neither.
@@ -192,14 +192,14 @@ class LowerLayers:
 
     def _keeper(self, number: int) -> Any:
         def keep(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-            """Stores a layer's input, with the residual added if it is passed separately."""
+            """Stores a layer's input. If the residual is passed separately, it is added."""
             tensors = [value for value in (*given, *named.values()) if isinstance(value, Tensor) and value.dim() == 2]
             self._seen[number] = sum(tensors[1:], tensors[0])
 
         return keep
 
     def split(self, given: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The last states (N, D), and the lower ones for the head, highest layer first."""
+        """The last states (N, D), and the lower states for the head, highest layer first."""
         if isinstance(given, tuple):
             states, lower = given
             return states, tuple(reversed(lower))
@@ -207,18 +207,18 @@ class LowerLayers:
 
 
 def _layers(backbone: nn.Module) -> nn.ModuleList:
-    """The decoder layers: the longest list of modules."""
+    """The decoder layers, which are the longest list of modules."""
     lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
     return max(lists, key=len)
 
 
-# -- Where the tokens of a pass lie in the KV cache, from what vLLM tells its attention layers.
+# -- The slots of a pass's tokens in the KV cache, from the data that vLLM gives its attention layers.
 #
-# Rows: vLLM asks for logits of some rows of the states that a pass gave, in any choice (sampled tokens, chunks of a
-# prompt). Which rows these are it does not say. So each row carries its number, in columns behind the state.
+# vLLM asks for the logits of some rows of a pass's states (sampled tokens, parts of a prompt), and does not say which
+# rows these are. So each row contains its number, in additional columns after the state.
 
 _DIGITS, _BASE = 3, 256
-"""Number of digits of a row number; bfloat16 represents integers up to 256 exactly."""
+"""Number of digits of a row number, and their base. bfloat16 represents integers up to 256 exactly."""
 
 
 def with_row_numbers(states: Float[Tensor, "N D"]) -> Float[Tensor, "N D+3"]:
@@ -236,9 +236,9 @@ def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M
 
 
 class KVCacheLayer:
-    """The attention layer whose KV cache slots the head's cache uses; it must keep whole texts.
+    """The attention layer at whose KV cache slots the head's cache is stored. The layer must keep whole texts.
 
-    Create it after the backbone is built with these settings.
+    Create it after the backbone was built with these settings.
 
     Raises:
         ValueError: If all layers use sliding windows, or the backbone has layers other than attention.
@@ -261,7 +261,7 @@ class KVCacheLayer:
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
     def current(self) -> SlotMapping | None:
-        """State of the current pass; None while vLLM profiles its memory."""
+        """The slots of the current pass. None while vLLM profiles its memory."""
         from vllm.forward_context import get_forward_context
 
         metadata = get_forward_context().attn_metadata

@@ -1,6 +1,6 @@
-"""Kinds of survey: what judges see, the questions, and how answers become scores of systems.
+"""Kinds of survey. A kind says what judges see, which questions they answer, and how answers become scores.
 
-``kind.py`` defines the base class.
+``kind.py`` has the base class.
 """
 
 from nextword.evaluation.survey.kinds import faithfulness, pairwise, rating

@@ -52,12 +52,12 @@ ASKED = {
 
 
 class KnownAnswers(Settings):
-    """One line of the file of a qualification test."""
+    """One line of the file of a qualification test, with the correct answers."""
 
     source: str
-    """Document."""
+    """The document."""
     text: str
-    """Sentence or short summary of the document, judged as a whole."""
+    """A sentence or short summary of the document. It is judged as a whole."""
     answers: dict[str, str]
     """Correct answer to each question, such as {"faithfulness": "no"}."""
 
@@ -69,18 +69,18 @@ class FaithfulnessConfig(SurveyConfig):
     items_per_form: int = Field(default=10, ge=1, le=1000)
     """Number of documents per judge, without checks."""
     near: int = Field(default=10, ge=1, le=200)
-    """Number of document sentences shown for each sentence of a summary."""
+    """Number of document sentences that are shown with each sentence of a summary."""
     encoder: str = "minilm"
-    """Sentence encoder that selects these sentences: "minilm", a folder or a hub name. The paper used
+    """Sentence encoder that selects these sentences: "minilm", a folder or a hub name. HistAlign used
     sentence-transformers/all-mpnet-base-v2."""
     qualification: Path | None = None
-    """File of JSON lines with correct answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}. These
-    items come first in every form and count as checks."""
+    """File of JSON lines with correct answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}. Every
+    form begins with these items, which count as checks."""
 
 
 @registry.register("faithfulness")
 class Faithfulness(Kind):
-    """Is each sentence of a summary coherent, faithful and informative?"""
+    """Judges say whether each sentence of a summary is coherent, faithful and informative."""
 
     Config = FaithfulnessConfig
     group_title = "Summary"
@@ -90,7 +90,7 @@ class Faithfulness(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Items: a document with the summaries of all systems, split into sentences."""
+        """Make items. Each has a document with the summaries of all systems, split into sentences."""
         written = [
             prompt for prompt, samples in prompts.items()
             if all(sentences_of(sample.need("text", "a survey")) for sample in samples.values())
@@ -106,7 +106,7 @@ class Faithfulness(Kind):
         return [self._item(prompt, *one, vectors) for prompt, one in zip(drawn, cut, strict=True)], notes
 
     def _vectors(self, cut: Sequence[tuple[list[str], dict[str, list[str]]]], encode: Encode) -> Encode:
-        """Return a function that looks up sentence vectors; nothing is encoded if documents are shown whole."""
+        """Return a function that looks up sentence vectors. If documents are shown whole, nothing is encoded."""
         long = [(document, summaries) for document, summaries in cut if len(document) > self.config.near]
         every = dict.fromkeys(
             sentence for document, summaries in long for text in (document, *summaries.values()) for sentence in text
@@ -151,7 +151,7 @@ class Faithfulness(Kind):
         return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Share of sentences with the answer "yes"; each judge's answer counts once."""
+        """Share of sentences with the answer "yes". Each judge's answer counts once."""
         yes = question.choices[0].label.lower()
         measure = Measure(
             title=question.choices[0].label, group=question.name.capitalize(), unit="share of sentences",
@@ -162,7 +162,7 @@ class Faithfulness(Kind):
 
 
 def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
-    """Items with their correct answers, one per line; questions without a correct answer are not checked."""
+    """Items with their correct answers, one per line. Questions without a correct answer are not checked."""
     choices = {question.name: [choice.value for choice in question.choices] for question in questions}
     found = []
     for line in json_lines(path, "qualification"):

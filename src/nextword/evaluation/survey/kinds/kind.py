@@ -18,7 +18,7 @@ from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
 
 ONE_TEXT = "text"
-"""Name of the side if a unit has a single text."""
+"""Name of the side if a unit has only one text."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DraftUnit:
 
 @dataclass(frozen=True)
 class DraftGroup:
-    """Units of one text, with the system of each side."""
+    """The units of one text, with the system of each side."""
 
     writers: dict[str, str]
     units: list[DraftUnit]
@@ -44,7 +44,7 @@ class DraftItem:
     prompt: str
     passages: list[Passage]
     groups: list[DraftGroup]
-    """In the order of the systems."""
+    """The groups, in the order of the systems."""
 
 
 class Kind(ABC):
@@ -52,7 +52,7 @@ class Kind(ABC):
 
     Config: ClassVar[type[SurveyConfig]] = SurveyConfig
     group_title: ClassVar[str] = ""
-    """Name of each text, before its number; empty if a page has one group."""
+    """Name of each text, which is shown before its number. Empty if a page has only one group."""
     instructions: ClassVar[str]
     difference: ClassVar[str]
     """Unit of a difference, for the statement on statistical power."""
@@ -61,18 +61,18 @@ class Kind(ABC):
         self.config = config
 
     def check_systems(self, names: Sequence[str]) -> None:
-        """Raise ValueError if these systems cannot be judged in this way. By default, any number can."""
+        """Raise ValueError if this kind of survey cannot judge these systems. By default, it can judge any number."""
         return
 
     @abstractmethod
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Return items for a sample of the prompts, and notes on prompts left out.
+        """Return items for a sample of the prompts, and notes on prompts that were left out.
 
         Args:
             prompts: Sample of each system, by prompt id.
-            encode: Function that returns sentence vectors; it loads a model when first called.
+            encode: Function that returns sentence vectors. It loads a model when it is first called.
             rng: Random generator for all choices.
 
         Raises:
@@ -84,11 +84,11 @@ class Kind(ABC):
         """The questions about every unit."""
 
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
-        """Items that every judge gets first, with their correct answers; by default none."""
+        """Items that every judge gets first, with their correct answers. By default there are none."""
         return []
 
     def marking(self) -> Marking | None:
-        """The marking task; by default none."""
+        """The marking task. By default there is none."""
         return None
 
     @abstractmethod
@@ -113,12 +113,12 @@ registry = Registry[type[Kind]]("survey kind", Kind)
 """Registry of kinds of survey."""
 
 
-# -- Answers that count, and the numbers that they give each system.
+# -- Valid answers, and the numbers that they give for each system.
 
 
 @dataclass(frozen=True)
 class Judgements:
-    """Valid answers to one question, one row each."""
+    """Valid answers to one question, with one row per answer."""
 
     values: list[str]
     writers: list[dict[str, str]]
@@ -129,7 +129,7 @@ class Judgements:
 
 @dataclass(frozen=True)
 class SystemAnswers:
-    """Answers about one system: one number per row."""
+    """Answers about one system, with one number per row."""
 
     values: Float[np.ndarray, "N"]
     items: Int[np.ndarray, "N"]
@@ -138,7 +138,7 @@ class SystemAnswers:
 
 @dataclass(frozen=True)
 class AnswerMeasure:
-    """One measure derived from the answers to a question."""
+    """A measure that is computed from the answers to a question."""
 
     key: str
     measure: Measure
@@ -158,20 +158,20 @@ def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> d
     return found
 
 
-# -- Which sentences of a document a judge needs to see for a sentence of a summary.
+# -- The sentences of a document that a judge needs for a sentence of a summary.
 
 Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]
 """Function from texts to sentence vectors."""
 
 GAP = "[...]"
-"""Marks sentences that are left out."""
+"""Text that marks sentences that were left out."""
 
 
 def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, encode: Encode) -> list[list[int]]:
     """For each sentence, the indices of the most similar sentences of the document, in the document's order.
 
-    Similarity is the cosine of sentence vectors. A document of at most ``count`` sentences is used as a whole, without
-    encoding.
+    Similarity is the cosine of sentence vectors. A document of at most ``count`` sentences is used as a whole, and
+    nothing is encoded.
     """
     if len(document) <= count:
         return [list(range(len(document))) for _ in sentences]
@@ -182,7 +182,7 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
 
 def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
-    """The lines to show, with a mark for each gap, and the line number of each kept sentence.
+    """The lines to show, with a mark for each gap, and for each kept sentence the number of its line.
 
     >>> shown_document(["a", "b", "c", "d"], {0, 2})
     (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})

@@ -1,4 +1,4 @@
-"""Pairwise survey: two continuations of one prompt, side by side (HistAlign, table 4 and figure 3)."""
+"""Pairwise survey: two continuations of one prompt, next to each other (HistAlign, table 4 and figure 3)."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class PairwiseConfig(SurveyConfig):
 
     typical_spread: ClassVar[float] = 0.9
     longest_difference: int = Field(default=200, ge=0, le=1_000_000)
-    """Maximum length difference of the two texts in characters, because a shorter text has less room for mistakes."""
+    """Maximum length difference of the two texts in characters, because a shorter text has less space for mistakes."""
 
 
 @registry.register("pairwise")
 class Pairwise(Kind):
-    """Which of two continuations is better?"""
+    """Judges say which of two continuations is better."""
 
     Config = PairwiseConfig
     instructions = INSTRUCTIONS
@@ -70,7 +70,7 @@ class Pairwise(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Pairs of similar length; each system is on each side equally often."""
+        """Pairs of texts of similar length. Each system is on each side equally often."""
         config: PairwiseConfig = self.config
         usable = []
         for prompt, samples in prompts.items():

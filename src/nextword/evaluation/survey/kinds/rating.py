@@ -1,4 +1,4 @@
-"""Rating survey: judges rate the texts of all systems and the reference from 1 to 5 (conditional summaries, 4.3)."""
+"""Rating survey: judges rate the texts of all systems and the reference from 1 to 5 (He, Chen and Kim, 2020, 4.3)."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class RatingConfig(SurveyConfig):
     checks: int = Field(default=1, ge=0, le=50)
     """Number of attention checks per form."""
     reference: bool = True
-    """Whether to rate the human references too."""
+    """Whether judges also rate the human references."""
     show_prompt: bool = True
     """Whether judges see the topic of the texts."""
 
 
 @registry.register("rating")
 class Rating(Kind):
-    """How good is each text, from 1 to 5?"""
+    """Judges rate each text from 1 to 5."""
 
     Config = RatingConfig
     group_title = "Text"
@@ -79,7 +79,7 @@ class Rating(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Items: one set of texts per prompt."""
+        """Make items. Each is the set of texts after one prompt."""
         config: RatingConfig = self.config
         items = []
         for prompt in self.draw(list(prompts), rng, "the prompts that all files have"):
@@ -109,7 +109,7 @@ class Rating(Kind):
         ]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Mean points, and mean rank within each judge's sets."""
+        """Mean of the points, and mean rank within each judge's sets."""
         title = question.text.partition(" (")[0]
         points = Measure(
             title=f"{title} mean", group=title, unit="points from 1 to 5", goal="higher", decimals=2,
@@ -128,13 +128,13 @@ class Rating(Kind):
         ]
 
 
-# -- Ranks within what one judge read together.
+# -- Ranks within the texts that one judge read together.
 
 
 def ranks_within(values: Mapping[str, SystemAnswers]) -> dict[str, SystemAnswers]:
-    """Replace each system's values by ranks among the systems, for each judge and item; 1 is the highest.
+    """Replace each system's values by ranks among the systems, for each judge and item. Rank 1 is the highest value.
 
-    Ties share the mean of their ranks. An item for which a judge rated only one system is left out.
+    Equal values share the mean of their ranks. An item for which a judge rated only one system is left out.
     """
     from scipy.stats import rankdata
 

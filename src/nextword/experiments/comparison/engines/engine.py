@@ -21,36 +21,36 @@ from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
 
 Outcome = RunRecord | FailedRun
-"""Outcome of a run: its record or its failure."""
+"""The result of a run: its record, or the reason of its failure."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """CPU cores and GPUs per run; a fraction lets runs share one; None: the engine's default."""
+    """Number of CPU cores and GPUs per run. With a fraction, several runs share one. None: the engine's default."""
 
     cpus: int | None = None
     gpus: float | None = None
 
 
 class Engine(ABC):
-    """Base class: carries out runs in any order and place."""
+    """Base class of engines. An engine may carry out runs in any order and on any machine."""
 
     def __init__(self, resources: Resources | None = None) -> None:
         self.resources = resources or Resources()
 
     @abstractmethod
     def expect(self, config: CompareConfig) -> None:
-        """Check that the runs of this comparison can be carried out; called before any training.
+        """Check that the engine can carry out the runs of this comparison. It is called before any training.
 
         Raises:
-            ValueError: If they cannot; the message gives the reason.
+            ValueError: If the engine cannot carry them out. The message gives the reason.
         """
 
     @abstractmethod
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """Carry out each run once, and yield its outcome as soon as it has finished or failed.
 
-        Meanwhile ``setting.stages.progress`` receives its stages. After the generator is closed, no run continues.
+        During a run, ``setting.stages.progress`` receives its stages. After the generator is closed, no run continues.
 
         Raises:
             OSError: For an error that would affect every run, such as a full disk.
@@ -60,7 +60,7 @@ class Engine(ABC):
 registry = Registry[type[Engine]]("engine", Engine, also="nextword.experiments.comparison.engines")
 
 
-# -- One run after another in this process: what a comparison does where no other engine is asked for.
+# -- One run after another in this process, which is the default.
 
 
 @registry.register("sequential")
@@ -68,7 +68,7 @@ class Sequential(Engine):
     """Engine that runs one run after another, each with the whole machine."""
 
     def expect(self, config: CompareConfig) -> None:
-        """Raise ValueError if resources are given, which need another engine."""
+        """Raise ValueError if resources are given, because only another engine can use them."""
         if self.resources != Resources():
             raise ValueError(
                 f"{named('cpus')}, {named('gpus')}: must be given together with {named('engine', 'ray')}, because "
@@ -81,14 +81,14 @@ class Sequential(Engine):
             yield run, attempted(run, setting)
 
 
-# -- One run that may fail.
+# -- A run that may fail.
 
 
 def attempted(run: Run, setting: Setting) -> Outcome:
-    """Carry out a run after the search of its method; if it fails, return a record of the failure.
+    """Carry out a run after the search of its method. If the run fails, return a record of the failure.
 
     Raises:
-        OSError: For an error that would affect every other run too.
+        OSError: For an error that would also make every other run fail.
     """
     try:
         return carry_out(searched(run, setting), setting)
@@ -96,20 +96,20 @@ def attempted(run: Run, setting: Setting) -> Outcome:
         return failed(run, setting, problem)
 
 
-# -- What becomes of a run that fails: a record that says why, while the others continue.
+# -- The record of a failed run, which gives the reason. The other runs continue.
 
 LONGEST_REASON = 300
-"""Maximum characters of an error in a record; the file with the traceback has all of it."""
+"""Maximum number of characters of an error in a record. The file with the traceback has the whole error."""
 
 
 def failed(run: Run, setting: Setting, problem: Exception) -> FailedRun:
     """The record of a run that failed with ``problem``.
 
-    A diverged training is deleted, so that the next attempt does not resume from useless weights. Other trainings keep
-    their checkpoints.
+    A diverged training is deleted, so that the next attempt does not resume from useless weights. After other errors
+    the training keeps its checkpoints.
 
     Raises:
-        OSError: If ``problem`` is one or a full disk, because it would affect every other run too.
+        OSError: If ``problem`` is an OSError or a full disk, because it would also make every other run fail.
     """
     if isinstance(problem, OSError) or full_disk(problem) is not None:
         raise problem
@@ -138,7 +138,7 @@ def _reason(problem: Exception) -> str:
 
 
 def _release(problem: BaseException) -> None:
-    # what the run held: its model is alive as long as the frames of the traceback are
+    # frees the memory of the failed run: the frames of the traceback keep its model alive
     one: BaseException | None = problem
     while one is not None:
         traceback.clear_frames(one.__traceback__)
@@ -147,24 +147,24 @@ def _release(problem: BaseException) -> None:
     torch.cuda.empty_cache()
 
 
-# -- Which runs may be at work at the same time: those that do not need the same training while it is made.
+# -- Which runs may run at the same time: runs that do not need the same unfinished training.
 #
-# Methods may share a training: ``cache (trained as softmax)`` is measured on the model of ``softmax``, and a second
-# stage resumes from a first. All seeds of a method share its search.
+# Methods may share a training. ``cache (trained as softmax)`` is measured on the model of ``softmax``, and a second
+# stage continues the training of a first stage. All seeds of a method share its search.
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Trainings and searches that a run shares with other runs."""
+    """Trainings and searches of a run that other runs may need too."""
 
     places: frozenset[Path]
-    """Folders of its trainings, including those of an unfinished search, and the search's file."""
+    """Folders of the run's trainings, including those of an unfinished search, and the search's file."""
     searching: bool
-    """Whether the search of the method is unfinished. A search deletes the trainings of rejected settings."""
+    """Whether the search of the method is unfinished. A finished search deletes the trainings of rejected settings."""
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
-    """The current needs of a run."""
+    """What a run needs now."""
     method = run.method
     if is_searched(method, folder):
         return Needs(frozenset(folder.stages(settled(method, folder), run.seed)), searching=False)
@@ -176,7 +176,7 @@ def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
 def startable(waiting: Sequence[Run], running: Iterable[Run], setting: Setting) -> list[Run]:
     """The waiting runs that may start now.
 
-    A run waits for running runs, and for runs that wait before it, if they share an unfinished training or a search.
+    A run waits if it shares an unfinished training or a search with a running run, or with a run earlier in the queue.
     """
     before = [needs(run, setting.config, setting.folder) for run in running]
     free = []

@@ -42,11 +42,11 @@ _PATIENCE = 60.0
 
 @registry.register("ray")
 class RayEngine(Engine):
-    """Engine that runs each run as a Ray task, once the trainings that it shares are finished.
+    """Engine that runs each run as a Ray task. A run starts once the trainings that it shares are finished.
 
-    ``ray.init()`` is called unless it was called before: it joins the cluster in ``RAY_ADDRESS``, or starts Ray on this
-    machine until this process ends. A task is not repeated, because a machine that lost its connection might still be
-    writing. A task that ended counts as a failed run, and the next call resumes it.
+    ``ray.init()`` is called unless it was called before. It joins the cluster in ``RAY_ADDRESS``, or starts Ray on this
+    machine until this process ends. Ray does not repeat a failed task, because a machine that lost its connection might
+    still be writing. The run of a failed task counts as failed, and the next call resumes it.
     """
 
     def expect(self, config: CompareConfig) -> None:
@@ -65,7 +65,7 @@ class RayEngine(Engine):
             )
         ray = _started()
         if os.environ.get("RAY_ADDRESS"):
-            return  # machines may join when there is work for them
+            return  # a cluster may add machines once there are tasks for them
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         taken = self._taken(config, ray)
         for option, resource, wanted in (("cpus", "CPU", taken.cpus), ("gpus", "GPU", taken.gpus)):
@@ -106,7 +106,7 @@ class RayEngine(Engine):
 
 
 def _started() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for a message to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports to the developers of Ray
     import ray
 
     if not ray.is_initialized():
@@ -129,7 +129,7 @@ def _outcome(ray: Any, reference: Any, run: Run, setting: Setting, deliveries: D
     answer: Outcome | Exception
     try:
         answer, posted = ray.get(reference)
-    except ray.exceptions.RayError as problem:  # its process was ended, or could not begin
+    except ray.exceptions.RayError as problem:  # the task's process was killed, or could not start
         return failed(run, setting, problem)
     deliveries.deliver_all(run, posted)
     if isinstance(answer, Exception):
@@ -138,26 +138,26 @@ def _outcome(ray: Any, reference: Any, run: Run, setting: Setting, deliveries: D
 
 
 def _end(ray: Any, references: list[Any]) -> None:
-    # at once, as a killed process would end, and waits until they are gone: the folder is free then
+    # kills the tasks and waits for their end, because the folder is free only then
     for reference in references:
         ray.cancel(reference, force=True)
     if references:
         ray.wait(references, num_returns=len(references), timeout=_PATIENCE)
 
 
-# -- A run as a task of Ray: what its process is sent, what it does, and how it tells how far it is.
+# -- A run as a Ray task: the data that its process gets, its work, and its progress messages.
 
 _MESSAGE_EVERY = 1.0
-"""Minimum seconds between two progress messages of a stage."""
+"""Minimum number of seconds between two progress messages of a stage."""
 
 _PREDECESSOR = 60.0
-"""Seconds to wait for a task of a comparison whose main process was killed, because Ray ends such tasks with a
-delay."""
+"""Seconds to wait for a task of an earlier comparison whose main process was killed, because Ray ends such a task only
+after a delay."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A method call for the watcher of a run: method name and arguments."""
+    """A call of a method of the watcher of a run: the method's name and arguments."""
 
     run: str
     event: str
@@ -202,9 +202,9 @@ class Deliveries:
 
 
 class PostingWatcher(Watcher):
-    """Watcher that posts the stages of a run; the outcome is the task's result.
+    """Watcher that posts the stages of a run. The outcome of the run is the result of the task.
 
-    It never waits, because Ray would give the cores of a waiting task to another one.
+    It never waits, because Ray would give the cores of a waiting task to another task.
     """
 
     def __init__(self, mailbox: Any, run: Run) -> None:
@@ -217,7 +217,7 @@ class PostingWatcher(Watcher):
         self._post("began", name, stage)
 
     def advanced(self, name: str, share: float) -> None:
-        """Post the event, with limited frequency."""
+        """Post the event, unless the stage has posted one shortly before."""
         now = time.monotonic()
         if now - self._last >= _MESSAGE_EVERY:
             self._last = now
@@ -240,7 +240,7 @@ class Work:
     start: InitialCheckpoint
     folder: Path
     directory: Path
-    """Working directory of the main process, to which paths in ``config`` are relative."""
+    """Working directory of the main process. Relative paths in ``config`` refer to it."""
     threads: int
     modules: tuple[str, ...]
     """Modules of ``--import``."""
@@ -250,8 +250,8 @@ def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception
     """Carry out one run in a Ray process.
 
     Returns:
-        The outcome, and the number of posted messages. An error that would affect every run is returned as a value,
-        because Ray would convert a raised one to the text of its traceback.
+        The outcome, and the number of posted messages. An error that would make every run fail is returned as a value:
+        if it were raised, Ray would convert it to the text of its traceback.
     """
     watcher = PostingWatcher(mailbox, run)
     _settle_in(work)
@@ -272,7 +272,7 @@ def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception
 
 
 def _settle_in(work: Work) -> None:
-    # makes this process like the main one
+    # gives this process the working directory and the imports of the main process
     import datasets
     from transformers.utils import logging
 

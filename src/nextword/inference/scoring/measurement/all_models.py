@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 
 WRITING_SECONDS = 60.0
-"""Seconds to wait for another score that writes into the same folder."""
+"""Seconds to wait for another process that writes its scores into the same folder."""
 
 LONGEST_PATH = 255
-"""Maximum length of a text that is checked for being a file name."""
+"""Maximum length of a text for which the function checks whether it is a file name."""
 
 
 @CallForms(renamed={"places": "positions"})
@@ -76,34 +76,34 @@ def score(  # noqa: PLR0913  (its options)
 ) -> ScoreResults:
     """Scores texts with a model: perplexity, nats per token and bits per byte, overall and by group of tokens.
 
-    Every token is scored once. A text longer than the model's window is scored in overlapping windows, so that tokens
-    after the first window have at least ``window - stride`` tokens before them.
+    Every token is scored once. A text longer than the model's window is scored in overlapping windows. Then each token
+    after the first window has at least ``window - stride`` tokens before it.
 
     Args:
-        model: A model of nextword or transformers, or its folder or hub name; or a dictionary of models by name, which
-            are compared on the same texts.
+        model: A model of nextword or transformers, or its folder or hub name. A dictionary of models by name compares
+            them on the same texts.
         tokenizer: Tokenizer of all models, or a dictionary with one per model; None for folders, which have their own.
         texts: One text or several, scored separately. An ``Example`` can also have a prompt, source or auxiliary text.
-        window: Number of tokens that a model sees at once; None: its positions, at most 4,096, or 1,024 if it has no
-            limit.
+        window: Number of tokens that a model sees at once. None: the model's number of positions, at most 4,096, or
+            1,024 if the model has no limit.
         stride: Number of new tokens that each window after the first scores; None: half of the window.
         batch_size: Windows per forward pass.
-        limit: Approximate number of tokens (of the first model) to score from the beginning of the texts; every model
-            scores the same text. None: all.
+        limit: Approximate number of tokens to score from the beginning of the texts, in tokens of the first model. All
+            models score the same text. None: all.
         counts: File of ``nextword count`` with token counts; None: tokens are counted in the scored texts.
         span: Smallest length of a copied span, in tokens.
-        positions: Number of positions listed per token in the file ``tokens``, strongest first, if a head points at
+        positions: Number of positions listed per token in the file ``tokens``, strongest first, for heads that point at
             positions.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
         tokens: File for the scores of every token, one JSON object per line; None: not written.
-        out: Folder for score.json. Intermediate sums are saved there every half minute, and a killed score resumes from
-            them with the same result, but not if ``tokens`` is given. None: not written.
-        processes: Number of processes, each with a copy of the model and one thread; None: this process, with threads.
+        out: Folder for score.json; None: not written. Every half minute ``score`` also saves its sums there. If its
+            process is killed, the same call resumes with the same result, unless ``tokens`` is given.
+        processes: Number of processes, each with its own copy of the model and one thread; None: only this process.
         progress: Function that receives a model's name and the finished share of the texts, from 0 to 1.
 
     Returns:
         The scores of each model with 95 % intervals, overall and by group of tokens, and the differences between
-        models with paired tests. ``nll`` and ``perplexity`` are those of the only model; ``print`` shows a table.
+        models with paired tests. ``print`` shows a table. With one model, ``nll`` and ``perplexity`` are its values.
 
     Raises:
         ValueError: If there is no text, a model does not support a text, a setting is invalid, weights are NaN,
@@ -162,7 +162,7 @@ def score(  # noqa: PLR0913  (its options)
 
 
 def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Example]:
-    """Converts the texts of a caller to examples, each with a name.
+    """Converts the texts that a caller gave to examples, each with a name.
 
     Raises:
         ValueError: If a text is the name of a file, or there is no text.
@@ -171,7 +171,7 @@ def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Examp
         given = [texts] if isinstance(texts, str | Example) else list(texts)
     except TypeError:
         raise ValueError(f"texts: must be a text or a list of texts ({type(texts).__name__} given)") from None
-    for text in given:  # the command takes files: here the name of one would be scored letter by letter
+    for text in given:  # the command line takes file names; this function would score the name itself as a text
         if isinstance(text, str) and 0 < len(text) < LONGEST_PATH and "\n" not in text and os.path.isfile(text):
             raise ValueError(
                 f"texts: must be texts, not files ('{text}' given, which is a file); read it: "
@@ -194,8 +194,8 @@ def score_models(
 ) -> ScoreResults:
     """``score`` for models that are opened one by one, so that only one of them is in memory.
 
-    Each function in ``models`` opens one model, and must be picklable if ``processes`` are given. ``command`` is the
-    command line that reproduces the results. Other arguments are those of ``score``.
+    Each function in ``models`` opens one model. It must be picklable if ``processes`` are given. ``command`` is the
+    command line that reproduces the results. The other arguments are those of ``score``.
     """
     began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
     folder = None if out is None else Path(out)
@@ -209,7 +209,7 @@ def score_models(
             asked = workers(open_one, processes)
             ((about, identity),) = asked.answers([partial(describe, settings)])
             name = about["name"]
-            if checkpoint is None:  # not before a model is found to fit: a mistake leaves no folder behind
+            if checkpoint is None:  # only once the first model is known to fit, so that a mistake leaves no folder
                 checkpoint = held.enter_context(_kept(folder, tokens is None, began, command))
                 given = given if settings.limit is None else _limited(asked, given, settings.limit)
             state = checkpoint.of_model(place, identity, name)
@@ -219,7 +219,7 @@ def score_models(
             assert state.sums is not None
             sums[name] = state.sums
             scores.append(_model_score(about, state.sums))
-            del asked, passes  # before the next model is opened
+            del asked, passes  # frees this model before the next model is opened
         units = Units.of(given)
         results = ScoreResults(
             command=command,
@@ -247,7 +247,7 @@ def score_models(
 
 @contextmanager
 def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: str) -> Iterator[ScoreCheckpoint]:
-    """Locks the folder against other processes, and saves the state at every exit."""
+    """Locks the folder against other processes, and saves the sums when the block ends, also after an error."""
     if folder is None or not keeps:
         yield ScoreCheckpoint(None, began)
         return
@@ -256,7 +256,7 @@ def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: s
         try:
             yield checkpoint
         except ChangedError:
-            checkpoint.remove()  # some of what was added up may be of the changed text
+            checkpoint.remove()  # a text has changed, and the sums may include the changed text
             raise
         except BaseException:
             checkpoint.save_all()
@@ -287,7 +287,7 @@ def _model_score(about: dict[str, Any], sums: BlockSums) -> ModelScore:
     return ModelScore(**about | measured)
 
 
-# -- The values of one model, of all tokens and by group, with their intervals.
+# -- The values of one model with their intervals, for all tokens and by group.
 
 UNITS = {
     "perplexity": "per token (of the model's tokenizer)",
@@ -299,7 +299,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, or the reason for NaN."""
+    """Perplexity, nats per token and bits per byte with intervals, and the reason for each value that is NaN."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:
@@ -345,22 +345,22 @@ def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
     return found
 
 
-# -- Every two models on the same texts: paired differences with intervals and tests.
+# -- Paired differences between every two models on the same texts, with intervals and tests.
 
 Place = tuple[str, str] | None
 """Key of a breakdown and a group in it; None: all tokens."""
 
 
 def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
-    """Whether all models have the same tokens, so that numbers per token can be compared."""
+    """Whether all models have the same tokens, so that their values per token can be compared."""
     return len({one.digests[TOKENS] for one in sums.values()}) == 1
 
 
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
-    """Differences of every two models, later minus earlier: all tokens first, then by group.
+    """Differences between every two models, later minus earlier: first over all tokens, then by group.
 
-    Models with the same tokens are compared by nats per token, also by group if both have the same groups. Others are
-    compared by bits per byte. Groups with a token of probability 0 are not compared.
+    Models with the same tokens are compared by nats per token, also by group if both have the same groups. Models with
+    different tokens are compared by bits per byte. Groups with a token of probability 0 are not compared.
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]

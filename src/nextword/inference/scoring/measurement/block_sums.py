@@ -1,6 +1,6 @@
 """Sums of a model's scores per bootstrap unit and by group of tokens.
 
-Sums of chunks can be added, so scores of single tokens are not kept.
+The sums of several chunks can be added, so the scores of single tokens need not be kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.scored_texts import ScoredText
 
 TOKENS = "tokens"
-"""Key of the digest of the tokens, among the digests of breakdowns."""
+"""Key of the digest of the tokens. The other digests have the keys of breakdowns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,8 @@ class BlockSums:
         groups: By key of a breakdown, nats and tokens of each of its G groups.
         impossible: By key of a breakdown, tokens of probability 0 of each group.
         names: By key of a breakdown, the names of its groups.
-        digests: Digest of the tokens, and by key of a breakdown that of their groups; equal tokens have equal digests.
+        digests: Digest of the tokens, and by key of a breakdown the digest of their groups. Equal tokens have equal
+            digests.
         cut_sources: Number of texts with a source that is too long for the encoder.
         prompts: Number of texts with a prompt.
     """
@@ -75,7 +76,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Sums of texts with N tokens together; ``unit`` has the unit of each token."""
+        """Sums of texts that together have N tokens. ``unit`` has the unit of each token."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])
@@ -96,7 +97,7 @@ class BlockSums:
         )
 
     def plus(self, other: BlockSums) -> BlockSums:
-        """Adds the sums of ``other``, whose units are a subset of these.
+        """Adds the sums of ``other``, whose units are some of the units of this object.
 
         Returns a new object, so that an interruption never leaves half-updated sums.
         """
@@ -132,7 +133,7 @@ class BlockSums:
         return Statistic.ratio(self.nats, self.tokens.astype(np.float64), np.exp)
 
     def of_groups(self, key: str) -> dict[str, Statistic]:
-        """Nats per token of each group of a breakdown that has tokens, by its name."""
+        """Nats per token of each group that has tokens, by the group's name, for one breakdown."""
         sums = self.groups[key]
         return {
             name: Statistic.ratio(sums[:, code, 0], sums[:, code, 1])
@@ -177,27 +178,27 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# -- What intervals and tests draw anew: texts, or pieces of them, the same for every model.
+# -- The units that intervals and tests resample: texts, or pieces of texts. They are the same for every model.
 
 FEWEST_TEXTS = 20
-"""Minimum number of texts as units; fewer texts are cut into pieces."""
+"""Minimum number of texts for texts to be units. Fewer texts are cut into pieces."""
 
 PIECE = 1024
-"""UTF-8 bytes of a piece, about 200 words; bytes are the same for all tokenizers."""
+"""UTF-8 bytes of a piece, about 200 words. Bytes are used because they do not depend on the tokenizer."""
 
 MOST_UNITS = 16_384
-"""Maximum number of units; above it neighbours are joined, so that memory does not grow with the text. More units would
-not make the interval more precise."""
+"""Maximum number of units. If there are more, neighbours are joined, so that memory does not grow with the text. More
+units would not make the interval more precise."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Bootstrap units: texts, pieces of texts, or several neighbouring ones.
+    """Bootstrap units: texts, pieces of texts, or groups of neighbouring texts or pieces.
 
     Attributes:
-        joined: Number of texts per unit, if texts are units.
-        piece: Bytes of a piece; None: texts are units.
-        begins: Number of the first piece of each text, if pieces are units.
+        joined: Number of texts per unit, if the units are texts.
+        piece: Bytes of a piece; None if the units are texts.
+        begins: Number of the first piece of each text, if the units are pieces.
     """
 
     name: str
@@ -208,7 +209,7 @@ class Units:
 
     @classmethod
     def of(cls, given: GivenTexts) -> Units:
-        """Texts as units if there are enough, otherwise pieces."""
+        """Uses texts as units if there are enough texts, otherwise pieces."""
         if given.texts >= FEWEST_TEXTS:
             joined = -(-given.texts // MOST_UNITS)
             name = "texts" if joined == 1 else f"blocks of {joined:,} texts"
@@ -220,7 +221,7 @@ class Units:
         return cls(f"pieces of {piece:,} bytes", int(begins[-1]), 1, piece, tuple(begins.tolist()))
 
     def of_tokens(self, number: int, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The unit of each token of a text, which is the piece in which the token ends."""
+        """The unit of each token of a text. A token belongs to the piece in which it ends."""
         if self.piece is None:
             return np.full(len(text.ends), number // self.joined)
         inside: Int[np.ndarray, "T"] = np.maximum(text.ends - 1, 0) // self.piece

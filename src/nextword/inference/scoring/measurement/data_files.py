@@ -30,14 +30,14 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "source": ("source",),
     "auxiliary": ("auxiliary",),
 }
-"""Fields of a table row, each with its default column names."""
+"""The fields of a table row, each with its default column names."""
 
 
 SampleBy = Literal["line", "paragraph"]
-"""How a plain text file is split into texts, in terms of the library ``datasets``."""
+"""How a plain text file is split into texts, in the words of the library ``datasets``."""
 
 SIZES_KEPT = 64
-"""Maximum number of texts whose sizes are kept."""
+"""Maximum number of texts for which the number of bytes is kept."""
 
 
 class ChangedError(ValueError):
@@ -46,7 +46,7 @@ class ChangedError(ValueError):
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts with their source. They are read again for each pass, so only one text is in memory.
+    """Texts with their source. They are read again for each pass, so that only one text is in memory at a time.
 
     Attributes:
         read: Function that iterates over all texts, including empty ones.
@@ -54,7 +54,7 @@ class GivenTexts:
         fields: Chosen columns of tables.
         texts: Number of texts that are not empty.
         empty: Number of empty texts.
-        sizes: UTF-8 bytes of each of the first texts.
+        sizes: UTF-8 bytes of each of the first texts, at most ``SIZES_KEPT``.
         bytes: UTF-8 bytes of all texts.
         digest: Digest of all texts.
     """
@@ -75,7 +75,7 @@ class GivenTexts:
         """Texts in memory.
 
         Raises:
-            ValueError: If there is no text or only empty ones.
+            ValueError: If there is no text, or if all texts are empty.
         """
         return cls.of_reading(lambda: examples, data, fields)
 
@@ -83,10 +83,10 @@ class GivenTexts:
     def of_reading(
         cls, read: Callable[[], Iterable[Example]], data: Sequence[str], fields: Mapping[str, str] | None = None
     ) -> GivenTexts:
-        """Makes the texts from a reading function; reads them once to count and check them.
+        """Makes the texts from a function that reads them. It is called once here, to count and check the texts.
 
         Raises:
-            ValueError: If there is no text or only empty ones, or a text cannot be read.
+            ValueError: If there is no text, if all texts are empty, or if a text cannot be read.
         """
         texts = empty = total = 0
         sizes: list[int] = []
@@ -135,20 +135,20 @@ def read_texts(
     sample_by: SampleBy | None = None,
     where: str = "data",
 ) -> GivenTexts:
-    """Reads files, folders and data sets of the hub.
+    """Reads files, folders and data sets on the hub.
 
     Each plain text file and each row of a table (.jsonl, .csv, .tsv, .parquet) is one text.
 
     Args:
-        data: Paths, or names of data sets of the hub.
-        fields: Columns of tables for "text", "prompt", "source" or "auxiliary"; None: the usual names.
-        split: Split of a folder or of a data set of the hub; a folder without splits is read as a whole.
-        sample_by: How a plain text file is split into texts: "line", or "paragraph" (separated by blank lines); None:
-            one text.
+        data: Paths, or names of data sets on the hub.
+        fields: Columns of tables for "text", "prompt", "source" or "auxiliary"; None: the default names.
+        split: Split of a folder or of a data set on the hub. A folder without splits is read as a whole.
+        sample_by: How a plain text file is split into texts: "line", or "paragraph" (separated by blank lines). None:
+            the file is one text.
         where: Name of the setting with the data, for error messages.
 
     Raises:
-        ValueError: If data or column do not exist, there is no text, or a file is invalid; the message says where.
+        ValueError: If data or a column do not exist, there is no text, or a file is invalid. The message says where.
     """
     fields = fields or {}
     unknown = next((name for name in fields if name not in FIELDS), None)
@@ -195,7 +195,7 @@ def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None, 
 
 
 def _pieces(path: Path, sample_by: SampleBy, where: str) -> Iterator[Example]:
-    # with their line ends, and named by the line in which they begin
+    # each piece keeps its line ends, and is named after its first line
     piece: list[str] = []
     for number, line in numbered_lines(path, where):
         if "\0" in line:

@@ -1,4 +1,4 @@
-"""The passes of one model over all texts: one counts tokens, one scores them; each resumes after an interruption."""
+"""The two passes of one model over all texts: one counts tokens, one scores them. Both resume after an interruption."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class ModelPasses:
     """The passes of one model.
 
     Attributes:
-        asked: The workers that have opened the model.
-        keep: Function that receives the state after each chunk.
+        asked: The worker processes that have opened the model.
+        keep: Function that receives the new state after each chunk.
         progress: Function that receives the finished share.
     """
 
@@ -57,7 +57,7 @@ class ModelPasses:
     progress: Watch | None = None
 
     def breakdowns(self, state: ModelState) -> tuple[ModelState, tuple[Breakdown, ...]]:
-        """The breakdowns; tokens are counted in the texts unless counts were given."""
+        """The breakdowns. If no counts were given, this method counts tokens in the texts."""
         if self.settings.counts is not None:
             counts = TokenCounts.load(self.settings.counts, "counts")
             frequency = FrequencyBands(counts.counts, counts.source)
@@ -72,11 +72,11 @@ class ModelPasses:
         return state, (NewAndRepeated(), CopiedSpans(self.settings.span), frequency, TextPosition())
 
     def scored(self, state: ModelState, breakdowns: tuple[Breakdown, ...], file: BinaryIO | None) -> ModelState:
-        """Scores every token once; writes the scores of each token to ``file``, if given."""
+        """Scores every token once. If ``file`` is given, writes the scores of each token to it."""
         units = Units.of(self.given)
         if state.sums is None:
             state = replace(state, sums=BlockSums.none(units.count, breakdowns))
-        # what computes here says how far it is within a chunk, too
+        # if this process computes, progress is also reported within a chunk
         here = self.progress is not None and self.asked.in_this_process
 
         def task(chunk: Chunk, tell: Tell) -> partial[tuple[BlockSums, list[bytes]]]:
@@ -93,7 +93,7 @@ class ModelPasses:
     def _answers(
         self, stage: str, skipped: int, task: Callable[[Chunk, Tell], WorkerTask[OpenedModel, Answer]]
     ) -> Iterator[Answer]:
-        """Yields the answers for all chunks after the first ``skipped``; reports progress after each."""
+        """Yields the answers for all chunks after the first ``skipped`` chunks, and reports progress after each."""
         done, waiting = 0, deque[int]()
 
         def tell(more: float = 0.0) -> None:
@@ -116,13 +116,13 @@ class ModelPasses:
             tell()
 
 
-# -- What is asked of a model, by the process that has it open: what it is, how frequent tokens are, how likely texts
-# are. A
-# process that has it open is given a function of this module with all its arguments but the last, which is the model.
+# -- What a process does with its opened model: describe it, count tokens, score texts.
+#
+# Such a process gets one of these functions with all arguments except the last. The last argument is the model.
 
 
 def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, Any], str]:
-    """The fields of ``ModelScore`` for a model, and an identity that does not depend on its path.
+    """The fields of ``ModelScore`` for a model, and an identity that does not depend on the model's path.
 
     Raises ValueError if the settings do not fit the model.
     """
@@ -137,7 +137,7 @@ def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, An
         "window": scoring_window.window,
         "stride": scoring_window.stride,
     }
-    # the sum of each weight is quick, and no training step leaves all of them as they are
+    # sums of weights are computed quickly, and every training step changes some of them
     sums = [
         (name, str(weight.dtype), float(weight.detach().sum(dtype=torch.float64)))
         for name, weight in model.state_dict().items()
@@ -153,7 +153,7 @@ def _digest(value: object) -> str:
 def _count_tokens(
     settings: ScoreSettings, chunk: Chunk, opened: OpenedModel
 ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "K"]]:
-    """The target tokens and their counts, without special tokens."""
+    """The target tokens and their counts. Special tokens are not counted."""
     texts = _texts(opened, chunk, settings)
     return np.unique(np.concatenate([text.target[~text.is_special] for text in texts]), return_counts=True)
 
@@ -167,7 +167,7 @@ def _score_texts(
     told: Progress | None,
     opened: OpenedModel,
 ) -> tuple[BlockSums, list[bytes]]:
-    """The sums of a chunk, and with ``each_token`` the scores of each token as lines of a file."""
+    """The sums of a chunk. With ``each_token`` also the scores of each token, as lines of a file."""
     texts, scoring_window = _texts(opened, chunk, settings), scoring_window_of(opened, settings)
     labels = cache(partial(token_label, opened.tokenizer))
     lines: list[bytes] = []
@@ -192,7 +192,7 @@ def _texts(opened: OpenedModel, chunk: Chunk, settings: ScoreSettings) -> list[S
     return [scored_text(opened, example, scoring_window) for example in chunk.examples]
 
 
-# -- What a model says of every token, as lines of JSON: one object a token.
+# -- The scores of every token as lines of JSON, with one object per token.
 
 DIGITS = 6
 """Number of decimals."""
@@ -207,7 +207,7 @@ def token_lines(
 ) -> Iterator[bytes]:
     """The lines of one text. ``groups`` has the group of each token by breakdown; ``label`` formats a token."""
     said, before = facts.facts, text.tokens_before
-    # counted from 1 here, at the first token of the text or of the source
+    # in the file, positions count from 1, at the first token of the text or of the source
     positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}
     for row, token in enumerate(text.target.tolist()):
         line: dict[str, Any] = {
@@ -244,5 +244,5 @@ def _places(
 
 
 def _number(value: float) -> float | None:
-    """A JSON number; None for the logarithm of 0."""
+    """A JSON number, or None for the logarithm of 0."""
     return round(float(value), DIGITS) if math.isfinite(value) else None

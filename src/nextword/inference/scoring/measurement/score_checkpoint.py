@@ -1,4 +1,4 @@
-"""Checkpoints of unfinished scores, from which they resume."""
+"""Checkpoints of unfinished scores. A score resumes from its checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModelState:
         counted: Number of chunks with counted tokens.
         counts: Count of each token so far.
         scored: Number of scored chunks.
-        sums: Sums of the scored chunks; None before the first.
+        sums: Sums of the scored chunks; None before the first chunk is scored.
     """
 
     model: str
@@ -36,7 +36,7 @@ class ModelState:
     sums: BlockSums | None = None
 
     def with_counts(self, ids: Int[np.ndarray, "K"], counts: Int[np.ndarray, "K"]) -> ModelState:
-        """A new state with the counts of one more chunk, so that an interruption never leaves a half-updated state."""
+        """A new state with the counts of one more chunk. So an interruption never leaves a half-updated state."""
         found = np.zeros(max(len(self.counts), int(ids.max(initial=-1)) + 1), dtype=np.int64)
         found[: len(self.counts)] = self.counts
         found[ids] += counts
@@ -49,9 +49,9 @@ class ModelState:
 
 
 class ScoreCheckpoint(ArrayCheckpoint):
-    """The states of all models, finished or not.
+    """The states of all models, whether they are finished or not.
 
-    Without a path nothing is saved. The settings are all values, besides the models, that affect the sums.
+    Without a path nothing is saved. The settings are all values that affect the sums, except the models.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -103,11 +103,11 @@ def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray
     return ModelState(about["model"], about["counted"], mine["counts"], about["scored"], sums)
 
 
-# -- Texts in chunks: what a worker is given at a time, and what is kept or lost when a score is killed.
+# -- Texts in chunks. A worker gets one chunk at a time; if a score is killed, unfinished chunks are lost.
 
 CHUNK_BYTES = 1 << 18
-"""Size of a chunk, which ends with the text that fills it. It does not depend on the number of processes, because
-padding within the batches of a chunk changes the last bits of scores."""
+"""Minimum size of a chunk, which ends with the text that reaches this size. It does not depend on the number of
+processes, because padding within the batches of a chunk changes the last bits of scores."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Chunk:
 
 
 def chunks(examples: Iterable[Example]) -> Iterator[Chunk]:
-    """Divides the texts into chunks, in order.
+    """Groups the texts into chunks, in order.
 
     >>> [(one.first, len(one.examples)) for one in chunks([Example("a" * CHUNK_BYTES), Example("b"), Example("c")])]
     [(0, 1), (1, 2)]

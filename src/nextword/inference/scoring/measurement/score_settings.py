@@ -10,19 +10,19 @@ from nextword.settings.config import Settings
 
 
 class ScoreSettings(Settings):
-    """Settings of scoring; all have defaults."""
+    """Settings of scoring. Each has a default value."""
 
     window: int | None = Field(default=None, ge=1)
     """Number of tokens per window; by default the model's number of positions, at most 4,096, or 1,024 if it has no
     limit."""
     stride: int | None = Field(default=None, ge=1)
-    """Number of new tokens that each window after the first scores; they have at least window - stride tokens before
-    them. By default half of the window."""
+    """Number of new tokens that each window after the first scores. Each new token then has at least window - stride
+    tokens before it. By default half the window."""
     batch_size: int = Field(default=8, ge=1)
     """Number of windows per pass."""
     limit: int | None = Field(default=None, ge=1)
-    """Approximate number of tokens (of the first model) to score from the beginning of the texts; every model scores
-    the same text. By default all."""
+    """Approximate number of tokens (of the first model) to score from the beginning of the texts. All models score the
+    same text. By default all."""
     counts: str | None = None
     """File of 'nextword count' with token counts; by default tokens are counted in the scored texts."""
     span: int = Field(default=3, ge=2)

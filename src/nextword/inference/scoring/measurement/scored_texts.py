@@ -16,7 +16,7 @@ from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.text_tokens import byte_ends
 
 LONGEST_DEFAULT = 4096
-"""Default window of a model with more positions, to limit memory."""
+"""Default window of a model that has more positions. It limits the memory that is used."""
 
 WITHOUT_LIMIT = 1024
 """Default window of a model whose configuration has no limit."""
@@ -27,12 +27,12 @@ class ScoredText:
     """An example as tokens of a model.
 
     Attributes:
-        context: Tokens before the text: start token and prompt, or the source.
+        context: Tokens before the text: a start token and the prompt, or the source.
         specials: Number of special tokens at the beginning of the context.
         ends: End of each target token in the text, in UTF-8 bytes.
         is_special: True for target tokens without text, such as an end token.
-        visible: Index, from the beginning of the prompt, of the first token that the model sees when it predicts each
-            target token; 0 for an encoder-decoder model.
+        visible: For each target token, the first token that the model sees when it predicts the target, as an index
+            from the beginning of the prompt. 0 for an encoder-decoder model.
         copied_from: Other texts that the model reads ("source", "auxiliary"), in the tokens of the text.
         source_is_cut: Whether the source was too long for the encoder.
     """
@@ -54,16 +54,16 @@ class ScoredText:
 
     @property
     def text_bytes(self) -> Int[np.ndarray, "T"]:
-        """Number of UTF-8 bytes of each token; they sum to the length of the text."""
+        """Number of UTF-8 bytes of each token. The sum is the length of the text."""
         return np.diff(self.ends, prepend=0)
 
     @property
     def tokens_before(self) -> int:
-        """Tokens before the text in the decoder, start tokens included."""
+        """Number of tokens before the text in the decoder, start tokens included."""
         return 1 if "source" in self.copied_from else len(self.context)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position, counted from 1, in "text" or "source"; None for a start token.
+        """The token at a position in "text" or "source", counted from 1. None for a start token.
 
         In "text", tokens of the prompt have positions of 0 and less.
         """
@@ -124,7 +124,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """The beginning of the texts, about ``limit`` tokens, and how much of the limit is left."""
+    """The beginning of the texts with about ``limit`` tokens, and the number of tokens left of the limit."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target
@@ -157,7 +157,7 @@ def _copied_from(opened: OpenedModel, example: Example) -> dict[str, Int[np.ndar
 
 
 def _cut(opened: OpenedModel, source: Int[np.ndarray, "S"], longest: int) -> Int[np.ndarray, "C"]:
-    # as its tokenizer cuts off what is too long: the special tokens at its end stay
+    # truncates a source as its tokenizer does: the special tokens at the end stay
     if len(source) <= longest:
         return source
     tokenizer: Any = opened.tokenizer

@@ -1,4 +1,4 @@
-"""Figures of the report as inline SVG; None if the records have no data for a figure."""
+"""Figures of the report as inline SVG. A function returns None if the records have no data for its figure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _grid(panels: int, beside: int) -> tuple[int, int]:
 
 
 def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
-    """Acc@k as bars: one panel per k, one row per method, joint and cache-only next to each other."""
+    """Acc@k as bars, with one panel per k and one row per method. Joint and cache-only bars are next to each other."""
     found = _of_group(methods, "Accuracy")
     if not found:
         return None
@@ -56,8 +56,8 @@ def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
-    """Perplexity, bits per byte and similar: one panel each, with a dot and interval per method."""
-    # For what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
+    """Perplexity, bits per byte and similar metrics. Each has a panel with a dot and interval per method."""
+    # Values with a prompt have only one panel (perplexity), because more panels would need too much space.
     shown = {
         key: m
         for key, m in _of_group(methods, "Likelihood").items()
@@ -67,7 +67,7 @@ def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def steering(methods: Sequence[ReportedMethod]) -> str | None:
-    """Gain by the correct auxiliary text: a dot with interval per method, and a line at zero."""
+    """Gain by the correct auxiliary text, with a dot and interval per method, and a line at zero."""
     return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 
@@ -104,7 +104,7 @@ def spectrum(methods: Sequence[ReportedMethod]) -> str | None:
         panel = drawn.subplots()
         for method in drawable:
             for run in method.runs:
-                # Zeros have no place on a logarithmic axis; the line ends before them.
+                # a logarithmic axis cannot show zeros, so the line ends before them
                 values = [value for value in run.evaluation.spectrum or [] if value > 0]
                 _line(panel, method, list(range(1, len(values) + 1)), values)
         panel.set_yscale("log")
@@ -138,7 +138,7 @@ def curves(methods: Sequence[ReportedMethod]) -> str | None:
 
 def _threshold(panel: Axes, threshold: float) -> None:
     panel.axhline(threshold, color=SOFT, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0.5)
-    # Beside the panel, where no line comes.
+    # next to the panel, where there is no line
     panel.annotate(
         f"rank at\n{threshold:g}",
         (1, threshold),
@@ -185,7 +185,7 @@ def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[str | 
                 hatch=_HATCHES[i % len(_HATCHES)],
                 linewidth=0.8,
             )
-            # Seeds next to each other inside the bar, so that each interval stays its own.
+            # the intervals of seeds are next to each other inside the bar, so that they do not overlap
             for j, value in enumerate(values):
                 offset = (j - (len(values) - 1) / 2) * height * 0.7 / len(values)
                 _interval(panel, where + offset, value, scale, INK)
@@ -210,11 +210,11 @@ def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colou
 def _method_names(panels: Iterable[Axes], methods: Sequence[ReportedMethod]) -> None:
     for panel in panels:
         panel.set_yticks(range(len(methods)), [short(method.label, LONGEST_NAME) for method in methods], color=INK)
-        panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
+        panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method is at the top, as in the table
 
 
 def _without(panels: Sequence[Axes], used: int, columns: int) -> None:
-    """Remove unused panels; the panels above them get axis labels."""
+    """Remove unused panels. The panels above them get axis labels."""
     for place, panel in enumerate(panels[used:], used):
         panel.set_visible(False)
         panels[place - columns].tick_params(labelbottom=True)
@@ -248,14 +248,14 @@ def _line_legend(drawn: Figure, shown: Sequence[ReportedMethod]) -> None:
 
 
 def _power(value: float, _: float) -> str:
-    """A power of ten in plain characters: matplotlib's own notation is not parsed in a figure with users' labels."""
+    """A power of ten in plain characters, because matplotlib's notation is not parsed if labels may have "$" signs."""
     exponent = math.log10(value)
     digits = f"{exponent:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"10{digits}" if math.isclose(exponent, round(exponent), abs_tol=1e-9) else f"{value:g}"
 
 
 def _height_of_lines(methods: Sequence[ReportedMethod]) -> float:
-    return 2.9 + 0.12 * len(methods)  # the legend stands above the lines, two methods beside each other
+    return 2.9 + 0.12 * len(methods)  # the legend is above the lines, with two methods per row
 
 
 def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
@@ -268,11 +268,11 @@ def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
         try:
             found.append(float(key.rpartition("rank@")[2]))
         except ValueError:
-            continue  # another metric, or "default"
+            continue  # the key is of another metric, or has no threshold ("default")
     return found
 
 
 def short(label: str, length: int = 30) -> str:
-    """Shorten a long label in the middle, because variants of a method tend to differ at either end."""
+    """Shorten a long label in the middle, because names of similar methods often differ at an end."""
     half = length // 2
     return label if len(label) <= length else f"{label[: half - 1]}…{label[-half:]}"

@@ -1,4 +1,4 @@
-"""Tables of text metrics as in papers: one row per method, the human row last; with a prompt below without."""
+"""Tables of text metrics as in papers, with one row per method and the human row last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GREEDY = "greedy"
 
 @dataclass(frozen=True)
 class Sheet:
-    """Decodings shown in one table: a decoding without and with a prompt, one block each, or a single decoding."""
+    """Decodings in one table: either one decoding, or a block without a prompt and a block with it."""
 
     title: str
     decodings: tuple[str, ...]
@@ -33,7 +33,7 @@ class Sheet:
 
     @property
     def parts(self) -> list[ReportTable]:
-        """The columns split into tables of at most ``MOST``; columns under one heading stay together."""
+        """The columns, split into tables with at most ``MOST`` columns. Columns under one heading stay together."""
         joints = [0]
         for name, span in self.table.headings:
             widths = [span] if name and span <= MOST else [1] * span
@@ -52,12 +52,12 @@ class Sheet:
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """The decodings with their evaluations: greedy first, without a prompt before with one."""
+    """The decodings with their evaluations. Greedy comes first, and each decoding without a prompt before with it."""
     return [one for members in _ways(results).values() for one in members]
 
 
 def sheets(results: Results, methods: Sequence[ReportedMethod]) -> list[Sheet]:
-    """The tables of all decodings, greedy first; empty without generated texts."""
+    """The tables of all decodings, greedy first. Empty if no texts were generated."""
     styles = {method.label: method.style for method in methods}
     return [_sheet(title, members, styles, len(results.seeds)) for title, members in _ways(results).items()]
 
@@ -67,7 +67,7 @@ def _ways(results: Results) -> dict[str, list[tuple[str, EvaluationResults]]]:
     found: dict[str, list[tuple[str, EvaluationResults]]] = {}
     for title, texts in results.texts.items():
         found.setdefault(title.removesuffix(WITH_PROMPT), []).append((title, texts))
-    first_greedy = sorted(found, key=lambda title: title != GREEDY)  # a stable sort keeps the others
+    first_greedy = sorted(found, key=lambda title: title != GREEDY)  # the sort keeps the order of all others
     return {title: sorted(found[title], key=lambda member: _prompted(member[0])) for title in first_greedy}
 
 
@@ -96,7 +96,7 @@ def _sheet(
 
 
 def whole_systems(texts: EvaluationResults, seeds: int) -> set[str]:
-    """The systems with all seeds."""
+    """The systems that have values for all seeds."""
     return {system.name for system in texts.systems if len(system.models) >= seeds}
 
 
@@ -123,8 +123,8 @@ def _human(texts: EvaluationResults, columns: Sequence[Column]) -> Row | None:
 
 
 def _cells(found: Mapping[str, Cell], columns: Sequence[Column], files: Collection[SampleFile]) -> tuple[Cell, ...]:
-    """One cell per column; a cell without a value has the reason."""
-    # the other table of a sheet may have a measure that this one lacks
+    """One cell per column. A cell without a value has the reason."""
+    # a metric may have values only in the other block of the table
     cells = [found.get(column.key, Cell()) for column in columns]
     return tuple(
         replace(
@@ -149,7 +149,7 @@ def _reason(column: Column, files: Collection[SampleFile]) -> str:
     return why if not why or len(lacking) == len(files) else f"{len(lacking)} of {len(files)} seeds: {why}"
 
 
-# -- Measures against the number of frequency classes (F2-Softmax, figure 3), as the heads say what classes they have.
+# -- Metrics by number of frequency classes (F2-Softmax, figure 3). The heads' settings say which classes they have.
 
 CHOSEN = "mefmax"
 """Name of the division that chooses the number of classes."""
@@ -157,18 +157,18 @@ CHOSEN = "mefmax"
 PERPLEXITY = "perplexity"
 
 SEARCHES = ("greedy", "beam")
-"""Beginnings of titles of decodings without sampling."""
+"""How titles of decodings without sampling begin."""
 
 NAMES = ("label", "note")
-"""Settings of a method that only affect its name."""
+"""Settings of a method that affect only its name."""
 
 CLASSES = ("classes", "division")
-"""Settings of a head for the number of classes and their division."""
+"""Settings of a head for the number of its classes and their division."""
 
 
 @dataclass(frozen=True)
 class TableReading:
-    """A value for drawing; a fraction is a percentage."""
+    """A value in a figure. A fraction is shown as a percentage."""
 
     mean: float
     ends: tuple[float, float] | None
@@ -177,12 +177,12 @@ class TableReading:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Data of one panel."""
+    """The data of one panel."""
 
     title: str
     unit: str
     values: dict[str, TableReading]
-    """Values by label of the method."""
+    """Values by the method's label."""
     human: float | None
 
 
@@ -196,23 +196,23 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Data of the figure over numbers of classes."""
+    """The data of the figure over numbers of classes."""
 
     decoding: str
-    """Title of the decoding; empty if only likelihoods are shown."""
+    """Title of the decoding. Empty if the figure shows only likelihoods."""
     quantities: tuple[Quantity, ...]
     lines: tuple[tuple[str, tuple[Point, ...]], ...]
-    """Methods that differ only in the number of classes, in increasing order, by name of the division."""
+    """Methods that differ only in the number of classes, by name of the division. The numbers increase."""
     chosen: tuple[Point, ...]
-    """Methods whose number of classes was chosen by MefMax."""
+    """Methods for which MefMax chose the number of classes."""
     flat: tuple[ReportedMethod, ...]
     """Methods without classes."""
     left_out: tuple[str, ...]
-    """Labels of methods at the same point of a line as an earlier one."""
+    """Labels of methods at the same point of a line as another method before them."""
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """The data of the figure; None if no division has two numbers of classes, or there are no values."""
+    """The data of the figure. None if no division has two numbers of classes, or if there are no values."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:
@@ -255,7 +255,7 @@ def _division(method: ReportedMethod) -> tuple[str, int] | None:
 
 
 def _but_for_classes(method: ReportedMethod) -> str:
-    """Settings of a method without its name and classes; methods with equal settings share a line."""
+    """Settings of a method without its name and classes. Methods with equal settings share a line."""
     settings = method.runs[0].settings.get("method")
     if not isinstance(settings, dict):
         return f"{_without_settings(method.head)} {method.objective}"
@@ -276,7 +276,7 @@ def _without_settings(head: str) -> str:
 
 
 def _quantities(results: Results, methods: Sequence[ReportedMethod]) -> tuple[str, list[Quantity]]:
-    """Values of the first sampling decoding, else of the first decoding; perplexity even without texts."""
+    """Values of the first sampling decoding, or of the first decoding if none samples. Perplexity needs no texts."""
     decodings = in_order(results)
     decoding, texts = next(
         (one for one in decodings if not one[0].startswith(SEARCHES)), decodings[0] if decodings else ("", None)
@@ -308,7 +308,7 @@ def _of_texts(texts: EvaluationResults) -> list[Quantity]:
 
 
 def _of_runs(methods: Sequence[ReportedMethod]) -> Quantity | None:
-    # perplexity as every run measured it itself
+    # the perplexity that each run measured
     found: dict[str, list[MetricValue]] = {}
     for method in methods:
         for run in method.runs:

@@ -1,4 +1,4 @@
-"""Tables with one row per method and one column per metric or cost."""
+"""Tables with one row per method, and one column per metric or cost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nextword.results.report.comparison.methods import ReportedMethod, methods
 from nextword.results.report.table import Block, Cell, Column, ReportTable, Row, best_of
 
 WIDEST = 36
-"""Maximum width of a table in characters, without the names, so that it fits on a phone."""
+"""Maximum width of a table in characters, without the names. Such a table fits on a phone."""
 
 LONGEST_UNIT = 14
 """Maximum characters of a unit in a heading."""
 
 NO_UNIT = "\N{NO-BREAK SPACE}"
-"""Empty unit line, so that titles are aligned."""
+"""Placeholder for a missing unit, so that titles are aligned."""
 
 MAIN = 2
 """Number of metrics per group in the terminal."""
@@ -65,7 +65,7 @@ def _metric_column(key: str, measure: Measure, runs: Sequence[RunRecord], main: 
     low, high = min(value.n for value in values), max(value.n for value in values)
     n = f"n = {formats.plain(low)}" if low == high else f"n = {formats.plain(low)} to {formats.plain(high)}"
     one = len(units) == 1
-    # Runs that disagree about the unit are shown with both, not called comparable.
+    # If runs have different units, the heading shows all of them, and no value is marked as best.
     unit = formats.unit_name(units[0]) if one else " or ".join(units)
     short = "%" if unit.startswith("%") else unit if len(unit) <= LONGEST_UNIT else ""
     return Column(
@@ -84,7 +84,7 @@ def _metric_column(key: str, measure: Measure, runs: Sequence[RunRecord], main: 
 
 
 def cost_table(results: Results) -> ReportTable:
-    """The table of costs; columns without values are left out."""
+    """The table of costs. Columns without values are left out."""
     measured = [column for column in _COSTS if any(_cost(column.key, run) is not None for run in results.runs)]
     return _table(results, measured, _cost)
 
@@ -109,7 +109,7 @@ _COSTS = (
 
 
 Read = Callable[[str, RunRecord], MetricValue | None]
-"""The value of a run for a key."""
+"""Function that returns a run's value for a key."""
 
 
 def _table(results: Results, columns: Sequence[Column], read: Read) -> ReportTable:
@@ -129,7 +129,7 @@ def _table(results: Results, columns: Sequence[Column], read: Read) -> ReportTab
         for place, method in enumerate(found)
     ]
     groups = list(dict.fromkeys(column.group for column in columns))
-    # titles alone do not tell columns of several groups, or of a part of the cases
+    # if there are several groups or subsets of cases, titles alone do not distinguish the columns
     shows_groups = len(groups) > 1 or any(", " in name for name in groups)
     return ReportTable(tuple(columns), (Block(tuple(rows)),), shows_groups)
 
@@ -144,7 +144,7 @@ def _cell(method: ReportedMethod, column: Column, read: Read, expected: int) -> 
         return Cell()
     numbers = tuple(value.value for value in found)
     lacking = _of_seeds(len(found), expected)
-    # several runs keep their own intervals
+    # the mean of several runs has no interval
     interval = formats.interval(*map(column.show, found[0].interval)) if len(found) == 1 and found[0].interval else ""
     seeds = tuple(map(column.show, numbers)) if len(found) > 1 and column.n else ()
     return Cell(
@@ -165,13 +165,13 @@ def _best_marked(cells: list[Cell], goal: Goal | None) -> list[Cell]:
 
 
 def parts(table: ReportTable) -> list[ReportTable]:
-    """Split the table into narrow tables, keeping groups together if possible.
+    """Split the table into narrow tables. Groups stay together if possible.
 
     The first table has the specs of each method.
     """
 
     def width(first: int, last: int) -> int:
-        """Width of columns in characters; headings and long values may be broken at spaces."""
+        """Width of columns in characters. Headings and long values may be broken at spaces."""
         texts = [[table.columns[i].title, *(row.cells[i].text for row in table.rows)] for i in range(first, last)]
         return sum(1 + max(len(word) for text in column for word in text.split()) for column in texts)
 
@@ -204,9 +204,9 @@ def every_seed(results: Results) -> list[tuple[str, ...]]:
     ]
 
 
-# -- What a comparison found, in two sentences: who is ahead in its first measure and by how much, and where else.
+# -- The result of a comparison in two sentences: which method is best in the first metric, and in which others.
 #
-# A third one says what to try where a setting is known to begin badly.
+# A third sentence gives advice if a setting is known to start badly.
 
 AHEAD = 3
 """Number of methods that the sentence names, in addition to the first method."""
@@ -216,9 +216,9 @@ SCALED = ("temperature", "weight")
 
 
 def finding(results: Results) -> str:
-    """The main result in sentences; empty with fewer than two methods or without a metric with a better direction.
+    """The main result in sentences. Empty with fewer than two methods, or if no metric has a better direction.
 
-    Methods are ordered by means, with ranges over seeds; no significance test is made.
+    Methods are ordered by means, with ranges over seeds. There is no significance test.
     """
     table = main_table(results)
     judged = _judged(table)
@@ -241,14 +241,14 @@ def finding(results: Results) -> str:
 
 
 def leader(results: Results) -> str | None:
-    """The label of the best method in the first metric; None if there is none."""
+    """The label of the best method in the first metric; None if there is no such method."""
     table = main_table(results)
     ranked = _ranked(table, _judged(table))
     return ranked[0].label if len(ranked) > 1 else None
 
 
 def _judged(table: ReportTable) -> list[int]:
-    """Indices of the first-shown metrics with a better direction."""
+    """Indices of the first columns, for metrics that have a better direction."""
     return [i for i, column in enumerate(table.columns) if column.main and column.goal not in (None, "human")]
 
 
@@ -281,7 +281,7 @@ def _elsewhere(rows: Sequence[Row], judged: list[int]) -> str:
 
 
 def _advice(heads: list[str]) -> str:
-    """Advice if every cache has temperature 1 and is not the best."""
+    """Advice if every cache has temperature 1 and no cache is the best."""
     caches = [head for head in heads if re.match(r"cache\b", head)]
     if "softmax" not in heads or any(set(SCALED) & set(re.findall(r"\w+", head)) for head in caches):
         return ""

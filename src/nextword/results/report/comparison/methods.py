@@ -9,7 +9,7 @@ from nextword.results.report.template import METHODS as COLOURS
 from nextword.results.report.template import variable
 
 Dash = tuple[float, tuple[float, ...]]
-"""Offset and lengths of the strokes and gaps of a line, as matplotlib takes them; no lengths: a solid line."""
+"""Offset, and lengths of the strokes and gaps of a line, in matplotlib's form. Without lengths it is a solid line."""
 
 _DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
@@ -17,16 +17,16 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 
 @dataclass(frozen=True)
 class Style:
-    """Style of a method, the same in all figures."""
+    """Style of a method, which is the same in all figures."""
 
     colour: str
-    """Colour of the light theme."""
+    """Colour in the light theme."""
     dash: Dash
     marker: str
 
     @property
     def css(self) -> str:
-        """The CSS colour for the light and the dark theme."""
+        """The CSS variable of the colour, for the light and the dark theme."""
         return variable(self.colour)
 
 
@@ -48,7 +48,7 @@ class ReportedMethod:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Specs of the head, the objective and, if any, the conditioner."""
+        """Specs of the head, the objective and, if there is one, the conditioner."""
         return self.head, self.objective, *([] if self.conditioner is None else [self.conditioner])
 
     @property
@@ -68,19 +68,19 @@ def methods(results: Results) -> list[ReportedMethod]:
 
 def _method(label: str, runs: list[RunRecord], place: int, measures: dict[str, Measure]) -> ReportedMethod:
     ordered = sorted(runs, key=lambda run: run.seed)
-    notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order, a set would not
-    # The lengths have no common divisor, so that 440 methods pass before two look the same.
+    notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order of the notes
+    # The numbers of colours, dashes and markers have no common divisor, so 440 methods have different styles.
     style = Style(COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
     first = ordered[0]
     parts = first.head, first.objective, first.conditioner
     return ReportedMethod(label, *parts, tuple(notes), tuple(ordered), style, measures)
 
 
-# -- What a comparison has no number for, and why.
+# -- Missing numbers of a comparison, and the reasons.
 
 
 def failures(results: Results) -> list[tuple[str, str]]:
-    """Failed runs, then values that are not finite, each with the run and the reason."""
+    """Failed runs, then values that are not finite. Each has the run and the reason."""
     failed = [
         (f"{run.method}, seed {run.seed}", f"{run.reason} ({run.traceback})" if run.traceback else run.reason)
         for run in results.failures

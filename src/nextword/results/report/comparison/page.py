@@ -39,17 +39,17 @@ from nextword.runtime.optional_libraries import install, missing
 logger = logging.getLogger(__name__)
 
 INSIDE = "inspect.html"
-"""File name of the page that inspects one prompt, written by the quickstart next to the report."""
+"""Name of the page that inspects one prompt. The quickstart writes it next to the report."""
 
 SHORT = 48
-"""Maximum length of a value in the introduction; longer values, such as checksums, are in the tables at the end."""
+"""Maximum length of a value in the introduction. Longer values, such as checksums, are in the tables at the end."""
 
 INTERVALS = "Thin lines are 95 % intervals"
 
 STEERING = "The line is at zero: the auxiliary text has no effect."
 
 OPENING_DATA = ("train", "validation", "test", "leak")
-"""Prefixes of the data fields shown in the introduction; the tables at the end have all."""
+"""Prefixes of the data fields that the introduction shows. The tables at the end have all fields."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Figure:
 
 
 def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
-    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere."""
+    """Write ``results`` as one HTML page that loads no scripts, fonts or images from elsewhere."""
     inside = Path(path).with_name(INSIDE)
     if isinstance(results, Results):
         page = render(results, INSIDE if inside.exists() else None)
@@ -73,7 +73,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """Render the page; ``inside`` is a page that inspects one prompt, linked from the top."""
+    """Render the page. ``inside`` is a page that inspects one prompt; a link to it is at the top."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -129,7 +129,7 @@ def _summary(results: Results, found: Sequence[ReportedMethod]) -> str:
 
 
 def _stored(found: Sequence[ReportedMethod]) -> str:
-    """Which methods were trained from stored states, and in which precision these are."""
+    """A sentence about methods that were trained from stored states, with the precision of the states."""
     ways: dict[str, list[str]] = {}
     for method in found:
         states = method.runs[0].settings.get("states")
@@ -142,7 +142,7 @@ def _stored(found: Sequence[ReportedMethod]) -> str:
 
 
 def _together(results: Results, found: Sequence[ReportedMethod]) -> str:
-    """A sentence on what all methods have in common."""
+    """A sentence about what all methods have in common."""
     trained = sum(method.trained for method in found)
     methods = [run.settings.get("method") for run in results.runs]
     scratch = any(isinstance(method, dict) and method.get("from_scratch") for method in methods)
@@ -190,7 +190,7 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
 
 def _figure(anchor: str, title: str, text: str, draw: Callable[[], str | None]) -> Figure | None:
     svg = draw()
-    # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
+    # figures are the only HTML that does not come from the template, so Markup is used only here
     return None if svg is None else Figure(anchor, title, text, Markup(svg))
 
 
@@ -228,7 +228,7 @@ def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[s
     return [(title, json.dumps(content, ensure_ascii=False, indent=2)) for title, content in groups if content]
 
 
-# -- Example predictions, arranged for reading: prompt by prompt, the methods side by side.
+# -- Example predictions by prompt, with the methods next to each other.
 
 
 @dataclass(frozen=True)
@@ -242,13 +242,13 @@ class ExamplePrompt:
 
     @property
     def longest(self) -> float:
-        """The largest probability, for a common scale of all bars of a prompt."""
+        """The largest probability, from which all bars of a prompt get the same scale."""
         said = [example for answers in self.answers.values() for _, example in answers]
         return max((word.probability for example in said for word in example.top), default=0.0) or 1.0
 
 
 def examples(methods: Sequence[ReportedMethod]) -> list[ExamplePrompt]:
-    """The examples of each method's first seed; empty if the task recorded none."""
+    """The examples of each method's first seed. Empty if the task recorded none."""
     prompts: dict[tuple[str, tuple[str, ...]], ExamplePrompt] = {}
     for method in methods:
         for example in method.runs[0].evaluation.examples:

@@ -20,16 +20,16 @@ LONGEST_UNIT = 5
 
 
 def results_table(results: Results) -> RenderableType:
-    """The first metrics of each group and the costs of every method, with the best of a column in bold with a star.
+    """The first metrics of each group and the costs, for every method. The best of a column is bold and has a star.
 
-    If the methods generated texts, the metrics of the first decoding follow; the page has all decodings.
+    If the methods generated texts, the metrics of the first decoding follow. The page has all decodings.
     """
     measured = main_table(results)
     title = f"{results.task} (version {results.task_version})"
     shown = measured.beside(cost_table(results)).main
     tables = [fitted(shown, title, _caption(results, shown, measured.has_best), _heading)]
     written = sheets(results, methods(results))
-    # A way of writing of which nothing was measured would be a table of names.
+    # without values for the first decoding, the table would have only names
     if written and written[0].table.columns:
         first = written[0]
         tables.append(fitted(first.table, f"Texts, {first.title}", _texts_caption(written), _texts_heading))
@@ -45,7 +45,7 @@ def _caption(results: Results, shown: ReportTable, has_best: bool) -> Text:
 
 
 def _lacking(shown: ReportTable) -> Iterator[str]:
-    """One line per method with values over fewer seeds: the values and the number of seeds."""
+    """One line per method that has values for fewer seeds: the values and the number of seeds."""
     for row in shown.rows:
         there = [(column, cell) for column, cell in zip(shown.columns, row.cells, strict=True) if cell.numbers]
         found: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def _texts_caption(written: list[Sheet]) -> Text:
 
 
 def _heading(column: Column) -> str:
-    # "Accuracy, cache only": the part behind the comma tells two columns apart. One word per line keeps them narrow.
+    # In "Accuracy, cache only", the part after the comma distinguishes two columns. One word per line saves width.
     group, _, setting = column.group.partition(", ")
     above = setting or ("" if column.goal or column.group == "Cost" else group.partition(" ")[0].lower())
     return _stacked(f"{above} {column.title}", column.short_unit)

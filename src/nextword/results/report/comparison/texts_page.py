@@ -68,7 +68,7 @@ class DecodingSection:
 
 @dataclass(frozen=True)
 class Way:
-    """Decodings under one heading."""
+    """The decodings under one heading."""
 
     anchor: str
     sheet: Sheet
@@ -80,7 +80,7 @@ MARKS = {
     "word": "very rare and in lower case, so not a name (red in F2-Softmax's table 4)",
     "again": "very rare and earlier in the same text (green in that table)",
 }
-"""Marks of very rare words with their meanings; the last one that applies is shown."""
+"""Marks of very rare words with their meanings. If several marks apply, the last one is shown."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,18 @@ class TextsReading:
     prompt: str
     kind: str
     beside: bool
-    """Whether it is a document, which is shown next to the texts."""
+    """Whether the prompt is a document, which is shown next to the texts."""
     writings: tuple[tuple[str, WrittenExample], ...]
-    """Titles (decoding and, if needed, whether there was a prompt) with their texts."""
+    """Texts with their titles (decoding and, if needed, whether there was a prompt)."""
 
 
 def mark(span: Span) -> str:
-    """The mark of a span, a key of ``MARKS``; empty if its words are not very rare."""
+    """The mark of a span, a key of ``MARKS``. Empty if the span's words are not very rare."""
     return "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
 
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
-    """Meanings of the marks in these texts, and whether any span is marked as copied."""
+    """Meanings of the marks in these texts, and whether a span is marked as copied."""
     texts = [text for reading in found for _, example in reading.writings for text in example.texts]
     spans = [span for text in texts for span in text.spans]
     used = {mark(span) for span in spans if span.text.strip()}
@@ -109,7 +109,7 @@ def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
 
 
 def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
-    """The sections, greedy first; empty without generated texts."""
+    """The sections of all decodings, greedy first. Empty if no texts were generated."""
     return [
         Way(
             anchor=f"texts-{number}",
@@ -160,7 +160,7 @@ def readings(results: Results) -> list[TextsReading]:
 
 
 def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
-    """Facts about the heads: the method (with the seed if seeds differ) and the facts."""
+    """Facts about the heads, with the method. If seeds have different facts, also with the seed."""
     found = []
     for method in methods:
         told = {
@@ -174,12 +174,12 @@ def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
     return found
 
 
-# -- Figures of the texts that the methods wrote, each as inline SVG; None where the records have nothing to draw.
+# -- Figures of the generated texts as inline SVG. A function returns None if the records have no data for its figure.
 
 GROUPS = ("share-frequent", "share-medium", "share-rare", "share-very-rare")
 """Keys of the shares, from frequent to very rare."""
 
-_HATCHES = ("", "////", "\\\\\\\\", "----", "xxxx", "||||")  # no dots: each would be a circle of many points
+_HATCHES = ("", "////", "\\\\\\\\", "----", "xxxx", "||||")  # no dots, because each dot would be a circle in the SVG
 _DASHES = ((0, (6, 2)), (0, (8, 2, 1, 2)), (0, (3, 2)), (0, (8, 2, 1, 2, 1, 2)))
 _DOTS = (0, (1, 1.6))
 
@@ -203,7 +203,7 @@ def frequency_groups(results: Results, methods: Sequence[ReportedMethod]) -> str
 
 
 def units_of_groups(results: Results) -> list[str]:
-    """The units of the shares, which name the source of the frequencies."""
+    """The units of the shares. They name the source of the frequencies."""
     measures = (measure for texts in results.texts.values() for key, measure in texts.measures.items() if key in GROUPS)
     return list(dict.fromkeys(formats.unit_name(measure.unit) for measure in measures))
 
@@ -267,7 +267,7 @@ def _legend_height(entries: int) -> float:
 
 
 def class_sweep(shown: Sweep) -> str:
-    """Figure of metrics over the number of classes (F2-Softmax, figure 3), one panel per metric."""
+    """Figure of metrics over the number of classes (F2-Softmax, figure 3), with one panel per metric."""
     columns = min(2, len(shown.quantities))
     lines = math.ceil(len(shown.quantities) / columns)
     keys = _legend_of_sweep(shown)
@@ -312,7 +312,7 @@ def _panel(panel: Axes, shown: Sweep, quantity: Quantity) -> None:
 
 
 def _star(point: Point, x: Sequence[float], y: Sequence[float]) -> Line2D:
-    """A star for MefMax's choice, in the plot or, without positions, for the legend."""
+    """The star that marks MefMax's choice, in the plot or (without positions) in the legend."""
     from matplotlib.lines import Line2D
 
     label = f"{short(point.method.label)} (chosen)"
@@ -341,7 +341,7 @@ def _classes_axis(panel: Axes, classes: Sequence[int]) -> None:
 
     panel.set_xscale("log")
     ticks: list[int] = []
-    for number in sorted(set(classes)):  # only those that have room between them
+    for number in sorted(set(classes)):  # labels only ticks that are far enough apart
         if not ticks or number / ticks[-1] >= 1.45:
             ticks.append(number)
     panel.set_xticks(ticks, [str(number) for number in ticks])
@@ -355,7 +355,7 @@ def _legend_of_sweep(shown: Sweep) -> list[Artist]:
     names = [division for division, _ in shown.lines]
     for division, points in shown.lines:
         first = points[0].method
-        # Two lines of one division differ in head or objective, which their methods' labels say.
+        # two lines of the same division differ in head or objective, which the methods' labels show
         label = division if names.count(division) == 1 else f"{division}: {short(first.label)}, ..."
         handles.append(Line2D([], [], color=first.style.colour, marker=first.style.marker, label=label))
     handles += [_star(point, [], []) for point in shown.chosen]
