@@ -1,6 +1,7 @@
-"""Writes a record of where the gains of heads come from, by group of tokens, and of what they say after the papers' prompts.
+"""Writes a record of the tokens on which heads gain, and of what heads predict after the papers' prompts.
 
-Models are those of ``nextword compare cpr-wikitext-pretrained``; a folder is one seed. Nothing is measured but the prompts.
+The models are those of ``nextword compare cpr-wikitext-pretrained``. Each folder has the scores of one training seed. The
+script reads these scores, and runs the models on the prompts.
 
     for seed in 0 1 2; do nextword score --states states plain=MODEL softmax+proj=MODEL ... --out scores/$seed; done
     python benchmarks/gains_by_group.py scores/0 scores/1 scores/2 --baseline softmax+proj
@@ -94,8 +95,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "title": "SmolLM2-135M",
         "name": "Where heads gain on SmolLM2-135M: record",
         "guide": "../../results/smollm2.md",
-        "about": f"{seeds[0].models[0].tokens:,} tokens of {', '.join(seeds[0].data)}; {len(seeds)} seeds. Small print: "
-        "lowest and highest seed.",
+        "about": f"{seeds[0].models[0].tokens:,} tokens of {', '.join(seeds[0].data)}; {len(seeds)} seeds. "
+        "Small print: lowest and highest seed.",
         "sections": [
             {"title": "Groups of tokens", "parts": gains(seeds, given.baseline)},
             {"title": "Prompts of the papers", "parts": [prompted(seeds)]},

@@ -75,7 +75,7 @@ def pretrained() -> Picture:
 
 
 def fifteen() -> Picture:
-    """Softmax-CPR's fifteen heads on SmolLM2, trained from stored states: the mean of seeds, the lowest and the highest."""
+    """Softmax-CPR's fifteen heads on SmolLM2, trained from stored states: mean, lowest and highest seed."""
     table = ReproducedTable.load(RECORDS / "papers" / "pretrained" / "softmax-cpr" / "figure-3.json")
     titles = [column.title for column in table.columns]
     texts = {"Wiki": "WikiText-2", "OWT": "OpenWebText"}
