@@ -1,7 +1,7 @@
 """Writes a record of the tokens on which heads gain, and of what heads predict after the papers' prompts.
 
-The models are those of ``nextword compare cpr-wikitext-pretrained``. Each folder has the scores of one training seed. The
-script reads these scores, and runs the models on the prompts.
+The models are those of ``nextword compare cpr-wikitext-pretrained``. Each folder has the scores of one training seed.
+The script reads these scores, and runs the models on the prompts.
 
     for seed in 0 1 2; do nextword score --states states plain=MODEL softmax+proj=MODEL ... --out scores/$seed; done
     python benchmarks/gains_by_group.py scores/0 scores/1 scores/2 --baseline softmax+proj
