@@ -1,5 +1,4 @@
-"""Writes a survey to a folder. The files for judges are in a subfolder. The key (which system generated which text) is
-outside this subfolder."""
+"""Writes a survey to a folder: files for judges in a subfolder, and outside it the key to the texts' systems."""
 
 from __future__ import annotations
 
