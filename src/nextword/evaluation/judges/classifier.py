@@ -29,7 +29,7 @@ class ClassifierConfig(MetricConfig):
     model: str | None = None
     """Folder or hub name of the classifier."""
     label: str | int | None = None
-    """Name or number of the classifier's output that means "consistent". None: find this output by its usual names."""
+    """Name or number of the output that means "consistent". None: find this output by its usual names."""
     max_length: int = Field(default=512, ge=8)
     """Maximum number of tokens of evidence and claim together, or the model's own limit if that is lower."""
 

@@ -41,19 +41,19 @@ class MauveConfig(MetricConfig):
 
     model: str = "gpt2-large"
     """Folder or hub name of the language model whose hidden states are compared. In ``nextword compare``, "start" names
-    the checkpoint from which all methods start."""
+    the initial checkpoint."""
     max_length: int = Field(default=1024, ge=1)
     """Maximum number of tokens read per text, from its start; the model's limit if that is lower."""
     include_prompt: bool = False
-    """Whether the prompt is prepended to the generated and to the human text."""
+    """Whether the prompt is prepended to generated and human texts."""
     buckets: Literal["auto"] | int = "auto"
     """Number of clusters of hidden states. "auto": a tenth of the number of texts, at least 2."""
     scaling: float = Field(default=5.0, gt=0)
     """The constant c of the divergence curve."""
     explained_variance: float = Field(default=0.9, gt=0, lt=1)
-    """Share of the hidden states' variance that the PCA before clustering keeps."""
+    """Share of the states' variance that the PCA before clustering keeps."""
     restarts: int = Field(default=5, ge=1, le=1000)
-    """Number of k-means runs; the run with the smallest distances to the cluster centres is used."""
+    """Number of k-means runs; the run with the smallest error is used."""
     iterations: int = Field(default=500, ge=1, le=100_000)
     """Maximum number of k-means iterations."""
     curve_points: int = Field(default=25, ge=2, le=100_000)
@@ -61,8 +61,8 @@ class MauveConfig(MetricConfig):
     seed: Seed = 25
     """Seed of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
-    """Number of tokens to which the generated and the human text of a sample are truncated. A sample with a shorter
-    text is left out. None: any length."""
+    """Number of tokens to which generated and human texts are truncated. Samples with a shorter text are left out.
+    None: any length."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class BleuConfig(OrdersConfig):
     """Settings of BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
-    """Lengths n of the longest n-grams. There is one BLEU-n for each n."""
+    """Lengths n of the longest n-grams, with one BLEU-n each."""
     tokenize: Tokenize = "13a"
     """Tokenisation of sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (split at spaces)."""
     lowercase: bool = False

@@ -110,7 +110,7 @@ class CopyingConfig(MetricConfig):
 
 @registry.register("copying")
 class Copying(Metric):
-    """Copy recall and precision: source words copied by the text, by the reference, or both. Example: ``copying``."""
+    """Copy recall and precision: overlap of the source words in text and reference. Example: ``copying``."""
 
     Config = CopyingConfig
     needs = ("source", "references", "text")

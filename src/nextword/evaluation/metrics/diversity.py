@@ -183,7 +183,7 @@ class SelfBleuConfig(OrdersConfig):
     """Settings of Self-BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """Lengths n of the longest n-grams. There is one Self-BLEU-n for each n."""
+    """Lengths n of the longest n-grams, with one Self-BLEU-n each."""
 
 
 @registry.register("self-bleu")

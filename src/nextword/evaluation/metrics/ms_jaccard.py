@@ -66,7 +66,7 @@ class MsJaccardConfig(OrdersConfig):
     """Settings of MS-Jaccard."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """Lengths n of the longest n-grams. There is one MS-Jaccard-n for each n."""
+    """Lengths n of the longest n-grams, with one MS-Jaccard-n each."""
 
 
 @registry.register("ms-jaccard")

@@ -223,7 +223,7 @@ class TokenRepetitionConfig(NumbersConfig):
     numbers = meaning = "windows"
 
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
-    """Window sizes l. A prediction counts as repeated if it is among the l targets before it."""
+    """Window sizes l. A prediction is repeated if the last l targets include it."""
 
 
 @registry.register("token-repetition")

@@ -152,13 +152,13 @@ class RougeConfig(MetricConfig):
     kinds: tuple[Kind, ...] = KINDS
     """Kinds of ROUGE: "1", "2", "l" and "lsum". In a spec: ``rouge:1,2,l``."""
     value: Value = "f1"
-    """Value to report: "f1", "precision" or "recall". The best reference is always the one with the highest F1."""
+    """Value to report: "f1", "precision" or "recall". The reference with the highest F1 is always used."""
     stemmer: bool = True
     """Whether to apply the Porter stemmer to English words."""
     unicode: bool = False
     """Whether to keep letters outside a-z, which rouge-score drops."""
     split_sentences: bool = False
-    """Whether ROUGE-Lsum splits texts into sentences; otherwise each line of a text counts as a sentence."""
+    """Whether ROUGE-Lsum splits texts into sentences; otherwise each line is a sentence."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class TopicsConfig(MetricConfig):
     iterations: int = Field(default=10, ge=1, le=100_000)
     """Number of passes over the documents while fitting."""
     jobs: int = Field(default=1, ge=1, le=1024)
-    """Number of processes for fitting. The result depends on this number, because each process has its own random
+    """Number of processes for fitting. The result depends on this number: each process has its own random
     initialisation."""
     corpus: str | None = None
     """Path of the file of documents to fit on, one per line (or ``.jsonl``: strings, or objects with a "text"). None:

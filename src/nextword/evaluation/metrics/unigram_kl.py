@@ -67,8 +67,8 @@ class UnigramKlConfig(MetricConfig):
     """Settings of unigram KL."""
 
     smoothing: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    """Number added to the count of every token of the vocabulary. If this number is small, tokens that occur on only
-    one side dominate the value."""
+    """Number added to the count of every token of the vocabulary. A small number lets tokens of only one side dominate
+    the value."""
     against: str = REFERENCES
     """Human text: "references" (all references of the samples), "test" (all test data of a comparison's task, as in
     F2-Softmax), a text file, or a file of counts (.npz from nextword count, or .npy)."""

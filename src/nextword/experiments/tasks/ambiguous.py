@@ -62,18 +62,18 @@ class AmbiguousStartConfig(StartSettings):
     n_layer: int = Field(default=2, ge=1, le=1000)
     """Number of transformer layers."""
     n_embd: int = Field(default=64, ge=4, le=100_000)
-    """Width of the hidden states. With a softmax, the rank of the log-probabilities is at most this width plus one."""
+    """Width of the hidden states. With a softmax, log-probabilities have at most this rank plus one."""
     n_head: int = Field(default=4, ge=1)
     """Number of attention heads; must divide n_embd."""
     documents: int = Field(default=20_000, ge=100, le=10_000_000)
-    """Number of generated documents on which the model is trained."""
+    """Number of generated training documents."""
     block: int = Field(default=64, ge=16)
     """Tokens per training row."""
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps per training round."""
     knows: float = Field(default=0.95, ge=0, le=1)
-    """Share of the statements of each relation that the model must complete correctly. Training rounds are repeated
-    until it does."""
+    """Share of each relation's statements that the model must complete correctly. Training rounds are repeated until it
+    does."""
     batch_size: int = Field(default=16, ge=1)
     """Rows per step."""
     learning_rate: float = Field(default=3e-3, gt=0)
@@ -119,8 +119,8 @@ class AmbiguousConfig(Settings):
     test_prompts: int = Field(default=500, ge=2)
     """Maximum number of test prompts."""
     pairs: int = Field(default=1, ge=1, le=14)
-    """Number of word pairs that a prompt names, each in a statement about one person. The prompt ends with a question
-    about one of these people."""
+    """Number of word pairs in a prompt, each in a statement about one person. The prompt ends with a question about one
+    of these people."""
     distractors: int = Field(default=0, ge=0, le=100)
     """Number of stories about other words, placed among the statements before the question."""
     noise: float = Field(default=0.0, ge=0, lt=1)
@@ -129,8 +129,8 @@ class AmbiguousConfig(Settings):
     """Prompts that list words, to probe the model: "papers" (the prompts printed in the papers), or the path of a TOML
     file like src/nextword/inference/scoring/paper_probes.toml; none: lists of words from the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
-    """Maximum number of rows (prompt positions) of the log-probability matrix whose rank is measured; more than the
-    hidden size. The default is that of HistAlign."""
+    """Maximum number of rows of the log-probability matrix whose rank is measured; above the hidden size. Default:
+    HistAlign's number."""
     batch_size: int = Field(default=64, ge=1)
     """Batch size of the measurements, in prompts."""
     start: AmbiguousStartConfig = AmbiguousStartConfig()

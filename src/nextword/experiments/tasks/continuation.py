@@ -48,13 +48,13 @@ class StoryWritingConfig(WritingConfig):
     """Settings of the generation from test stories, and its metrics."""
 
     prompts: int = Field(default=100, ge=0)
-    """Maximum number of prompts, each from one test story, from the first story on; 0: generate no texts."""
+    """Maximum number of prompts, one per test story, from the first story; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
     """Tokens per prompt, from the start of a story. Stories without more tokens than this are skipped."""
     continuation: int = Field(default=256, ge=1)
     """Maximum number of tokens of a generated text, and of the human reference. Both may end earlier."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
-    """Decodings. With each, a trained model generates one samples file."""
+    """Decodings. Models generate one samples file with each."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
 

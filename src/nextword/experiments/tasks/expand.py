@@ -112,16 +112,16 @@ class ExpandConfig(Settings):
     tuning_pairs: int = Field(default=100, ge=1)
     """Number of validation pairs for choosing a cache's temperature and weight."""
     length: int = Field(default=128, ge=2)
-    """Number of tokens of a training slice, of the scored beginning of a test article, and of a generated text.
-    Articles with fewer tokens are left out."""
+    """Tokens of a training slice, of the scored beginning of a test article, and of a generated text. Articles with
+    fewer tokens are left out."""
     prompt_tokens: int = Field(default=96, ge=1)
-    """Maximum tokens of a summary as prompt. A longer summary is truncated at its end in the prompt; the encoder gets
-    the whole summary."""
+    """Maximum tokens of a summary as prompt. Longer summaries are truncated at the end; the encoder gets the whole
+    summary."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the training rows that begin with their summary as prompt. Each epoch samples other rows."""
     same_slices: bool = False
-    """Whether every epoch has the same slice of each article, as training from stored states needs. If false, each
-    epoch has another slice."""
+    """Whether every epoch has the same slice of each article, as stored states need; otherwise each epoch has another
+    slice."""
     encoder: str | None = None
     """Folder or hub name of the encoder of the summaries; none or "minilm": all-MiniLM-L6-v2 from its package, if
     installed."""

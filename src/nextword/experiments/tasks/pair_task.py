@@ -39,11 +39,11 @@ class PairsConfig(Settings):
     split_field: str | None = None
     """Field of a .jsonl file with the split: train, validation or test; none: split by a hash of the source."""
     validation_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction of the pairs used for validation, if they are in a single file without a split."""
+    """Fraction of a single file's pairs for validation."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction of the pairs used for testing, in the same case. The remaining pairs are training data."""
+    """Fraction of a single file's pairs for testing. The remaining pairs are training data."""
     seed: Seed = 0
-    """Seed of the split by hash, of the sampled pairs, and of the sentences removed from plain text."""
+    """Seed of the split by hash, of sampled pairs, and of randomly removed sentences."""
     train_pairs: int | None = Field(default=None, ge=1)
     """Maximum number of training pairs, sampled at random; none: all."""
     validation_pairs: int | None = Field(default=500, ge=1)
@@ -51,7 +51,7 @@ class PairsConfig(Settings):
     test_pairs: int | None = Field(default=1000, ge=2)
     """Maximum number of test pairs."""
     tuning_pairs: int = Field(default=100, ge=1)
-    """Number of validation pairs on which a cache's temperature and weight are chosen."""
+    """Number of validation pairs for choosing a cache's temperature and weight."""
     max_source_tokens: int = Field(default=256, ge=8)
     """Maximum tokens of a source. Longer sources are truncated at the end."""
     max_target_tokens: int = Field(default=64, ge=8)

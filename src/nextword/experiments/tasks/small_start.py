@@ -68,7 +68,7 @@ class Gpt2StartConfig(StartSettings):
     tied: bool = True
     """Whether to tie input and output embeddings."""
     steps: int = Field(default=800, ge=0)
-    """Optimiser steps; 0: the model is not trained, and every method begins with the same random weights."""
+    """Optimiser steps; 0: every method begins with the same random weights."""
     batch_size: int = Field(default=8, ge=1)
     """Blocks per step."""
     learning_rate: float = Field(default=2e-3, gt=0)

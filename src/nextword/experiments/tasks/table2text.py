@@ -54,9 +54,9 @@ class TableTextsConfig(WritingConfig):
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Decodings. PLOG uses beam search with four beams."""
     metrics: list[str | dict[str, Any]] = Field(default=["bleu-logicnlg"], min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. An entry for a model-based
-    metric names a model or a parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric = "sp", parser
-    = "module:function"}."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric names a
+    model or parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric = "sp", parser =
+    "module:function"}."""
 
     def texts(self) -> Texts | None:
         """The text generation of a comparison; ``None``: no texts."""
@@ -90,7 +90,7 @@ class Table2TextConfig(Settings):
     test_sentences: int | None = Field(default=None, ge=2)
     """Maximum number of test sentences. The references are always all sentences of a table."""
     tuning_sentences: int = Field(default=100, ge=1)
-    """Number of validation sentences on which a cache's temperature and weight are chosen."""
+    """Number of validation sentences for choosing a cache's temperature and weight."""
     max_source_tokens: int = Field(default=500, ge=8)
     """Maximum tokens of a table. Longer tables are truncated at the end."""
     max_target_tokens: int = Field(default=200, ge=8)

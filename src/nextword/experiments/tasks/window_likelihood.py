@@ -42,11 +42,11 @@ class WindowConfig(Settings):
     window: int = Field(default=256, ge=2)
     """Tokens per window in measurements, at most the number of positions of the model."""
     stride: int = Field(default=128, ge=1)
-    """Number of new tokens that each window after the first scores."""
+    """New tokens that each window after the first scores."""
     test_tokens: int | None = Field(default=100_000, ge=2)
     """Number of test tokens that are scored, from the start of the text; none: all."""
     tuning_tokens: int = Field(default=4096, ge=2)
-    """Number of validation tokens on which a cache's temperature and weight are chosen."""
+    """Number of validation tokens for choosing a cache's temperature and weight."""
     batch_size: int = Field(default=8, ge=1)
     """Windows per batch."""
 

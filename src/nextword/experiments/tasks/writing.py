@@ -86,8 +86,8 @@ class WritingConfig(Settings):
     batch_size: int = Field(default=32, ge=1)
     """Batch size of the generation, in prompts."""
     decodings: list[Decoding] = Field(default=[Decoding(), Decoding(top_k=3)], min_length=1)
-    """Decodings, each a spec: "greedy", "beam:B", "top-k:K", "top-p:P" or "sample" (the last three also with a
-    temperature: "top-k:3,0.7"), or a table of arguments: {top_k = 3, temperature = 0.7}."""
+    """Decodings: "greedy", "beam:B", "top-k:K", "top-p:P", "sample" (the last three also with a temperature:
+    "top-k:3,0.7"), or a table of arguments: {top_k = 3, temperature = 0.7}."""
     draws: list[Seed] | None = Field(default=None, min_length=1)
     """Sampling seeds, for instance [0, 1, 42]. Each trained model generates one samples file per seed. None: one file,
     with the model's training seed. Greedy and beam search run once."""
@@ -131,8 +131,7 @@ class ContinuationConfig(WritingConfig):
     """Settings of the generation from test prompts, and its metrics."""
 
     prompts: int = Field(default=0, ge=0)
-    """Maximum number of prompts. Each is from one block of the test text, from the first block on; 0: generate no
-    texts."""
+    """Maximum number of prompts, one per block of the test text, from the first block; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
     """Tokens per prompt, from the start of its block."""
     continuation: int = Field(default=100, ge=1)

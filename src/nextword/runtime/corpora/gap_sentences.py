@@ -52,10 +52,10 @@ class GapConfig(Settings):
     paragraph: Literal["line", "block"] = "line"
     """Whether a paragraph is one line, or the lines up to the next empty line."""
     min_sentences: int = Field(default=3, ge=2)
-    """Minimum number of sentences of a paragraph. Shorter paragraphs are left out."""
+    """Minimum sentences per paragraph. Shorter paragraphs are left out."""
     max_sentences: int = Field(default=8, ge=2)
-    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and a sentence is
-    removed from each piece."""
+    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and each loses a
+    sentence."""
 
 
 # Not after an initial, or an abbreviation before a capital. A look-behind has a fixed width, so each width has its own.
