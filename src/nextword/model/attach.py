@@ -105,7 +105,8 @@ def attach_to_train(
     """Attaches a head for training. ``pretrained`` says which initial values to use (docs/train.md).
 
     A head on a new small model starts with the values of its paper, such as a half-open gate. On a pretrained model
-    these values would outweigh the model's own predictions, so the head's initial values are fitted to the model.
+    these values would outweigh the model's own predictions, so the head's initial values are fitted to the model (and a
+    cache is normalised jointly with the softmax).
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()

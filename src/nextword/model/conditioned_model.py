@@ -1,4 +1,5 @@
-"""Methods of a wrapped model for auxiliary texts: an encoder reads them, and a conditioner passes its states on."""
+"""Methods of a wrapped model for auxiliary texts: an encoder reads them, and a conditioner gives its states to the
+decoder."""
 
 from __future__ import annotations
 

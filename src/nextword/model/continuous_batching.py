@@ -218,7 +218,7 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError if ``config`` compiles passes or records graphs. Both need tensors of fixed size."""
+    """Raises ValueError if ``config`` compiles passes or records graphs, because the head's sizes change."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,

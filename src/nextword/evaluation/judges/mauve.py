@@ -61,8 +61,8 @@ class MauveConfig(MetricConfig):
     seed: Seed = 25
     """Seed of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
-    """Number of tokens to which generated and human texts are truncated. Samples with a shorter text are left out.
-    None: any length."""
+    """Number of tokens to which generated and human texts are truncated. Shorter samples are left out. None: any
+    length."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Negative log-likelihood, perplexity and bits per byte, from sums over blocks that are divided only at the end.
 
-Only ``mean_perplexity`` is a mean: of the perplexities of the texts (He, Chen and Kim, 2020).
+Only ``mean_perplexity`` is a mean of the texts' values (He, Chen and Kim, 2020).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -
 class LikelihoodSum:
     """Sums over blocks of scored text.
 
-    nll = (sum of nats) / (number of tokens). perplexity = exp(nll), per token of this tokenizer. bits per byte = (sum
-    of nats) / (ln 2 * number of UTF-8 bytes). Bits per byte can be compared between tokenizers.
+    nll = (sum of nats) / (number of tokens). perplexity = exp(nll), per token of this tokenizer.
+    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes), which can be compared between tokenizers.
 
     >>> total = LikelihoodSum()
     >>> total.add(nats=4 * math.log(2), tokens=4, text_bytes=8)

@@ -32,10 +32,10 @@ def ms_jaccard(
 ) -> Float[np.ndarray, "K"]:
     """For each length in ``n`` (K,): geometric mean over m = 1..n of the Jaccard index of both sides' m-gram multisets.
 
-    Let c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts). Then J_m = sum_g min(c_m(g; S1), c_m(g;
-    S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts
-    and S2 the references. The two numbers of texts may differ. NaN if neither side has n-grams. Exchanging the two
-    sides does not change the value.
+    Let c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts). Then
+    J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. The two numbers of texts
+    may differ. NaN if neither side has n-grams. Exchanging the two sides does not change the value.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 

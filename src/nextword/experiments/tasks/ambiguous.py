@@ -62,7 +62,7 @@ class AmbiguousStartConfig(StartSettings):
     n_layer: int = Field(default=2, ge=1, le=1000)
     """Number of transformer layers."""
     n_embd: int = Field(default=64, ge=4, le=100_000)
-    """Width of the hidden states. With a softmax, log-probabilities have at most this rank plus one."""
+    """Width of the hidden states. A softmax gives log-probabilities with a rank of at most this width plus one."""
     n_head: int = Field(default=4, ge=1)
     """Number of attention heads; must divide n_embd."""
     documents: int = Field(default=20_000, ge=100, le=10_000_000)
@@ -130,7 +130,7 @@ class AmbiguousConfig(Settings):
     file like src/nextword/inference/scoring/paper_probes.toml; none: lists of words from the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
     """Maximum number of rows of the log-probability matrix whose rank is measured; above the hidden size. Default:
-    HistAlign's number."""
+    HistAlign's."""
     batch_size: int = Field(default=64, ge=1)
     """Batch size of the measurements, in prompts."""
     start: AmbiguousStartConfig = AmbiguousStartConfig()

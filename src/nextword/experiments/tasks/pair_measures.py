@@ -128,7 +128,8 @@ def example_predictions(
 ) -> list[ExamplePrediction]:
     """The top ``k`` tokens before a rare source word of the target, with each component's contribution.
 
-    These are for the first ``count`` pairs in which such a word is a single token and not the target's first word.
+    The predictions are for the first ``count`` pairs in which such a word is a single token and not the target's first
+    word.
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """In this block, only the parameters to train (``settings.trains``) require gradients, and then as before.
+    """In this block, only the parameters to train require gradients. Afterwards ``requires_grad`` is restored.
 
     Raises:
         ValueError: If the settings do not fit the model.

@@ -39,7 +39,7 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions in the KV cache, including those that this cache dropped; a tensor if static."""
+        """Number of positions in the KV cache, including those that this cache dropped; a tensor if it is static."""
 
     # -- during a pass
 

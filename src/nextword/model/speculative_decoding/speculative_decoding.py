@@ -218,7 +218,7 @@ class Acceptance:
 
     A drafted token's rate is estimated from earlier drafted tokens with equal ``Draft.evidence`` and equally many
     agreeing tokens before them. If there are few, tokens with other evidence but equally many agreeing tokens count
-    too. A kind of token that was never verified has the rate 1/2, so that it will be.
+    too. A kind of token that was never verified has the rate 1/2, so that it is tried.
     """
 
     def __init__(self) -> None:

@@ -2,11 +2,13 @@
 
 A shard contains whole rows, one after another:
 
-    shard-00000.tokens.npy   token ids of all its rows shard-00000.rows.npy     for each row: index of its first token
-    and of its first source token; hash of the row shard-00000.states.npy   input of the output layer at each token
+    shard-00000.tokens.npy   token ids of all its rows
+    shard-00000.rows.npy     for each row: index of its first token and of its first source token; hash of the row
+    shard-00000.states.npy   input of the output layer at each token
     shard-00000.layers.npy   lower hidden states at each token, for ``+mi``; also the last hidden states if they are not
-    the input of the output layer shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder
-    model shard-00000.json         written last; if it is missing, the next build makes the shard again
+                             the input of the output layer
+    shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder model
+    shard-00000.json         written last; if it is missing, the next build makes the shard again
 
 A row of an encoder-decoder model has the tokens of its source, followed by the tokens that the decoder reads.
 """
