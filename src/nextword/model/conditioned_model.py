@@ -1,5 +1,4 @@
-"""Methods of a wrapped model for auxiliary texts: an encoder reads them, and a conditioner gives its states to the
-decoder."""
+"""Auxiliary texts of a wrapped model: an encoder reads them, and a conditioner gives its states to the decoder."""
 
 from __future__ import annotations
 

@@ -110,8 +110,8 @@ def received() -> Iterator[dict[str, Any]]:
 def wait_for_main_error() -> None:
     """Returns immediately in the main process. In others it waits until the main process can have printed the error.
 
-    An error that all processes have is so printed only once, because the other processes end with the main process. An
-    error that the main process does not have is printed by the process that raised it.
+    The other processes end with the main process, so an error that all processes have is printed only once. An error
+    that the main process does not have is printed by the process that raised it.
     """
     if not is_main():
         time.sleep(_SPEAKS_FIRST)
