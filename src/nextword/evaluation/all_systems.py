@@ -63,7 +63,7 @@ def evaluate(  # noqa: PLR0913  (its options)
     progress: Watch | None = None,
     command: str = "",
 ) -> EvaluationResults:
-    r"""Compute metrics of generated texts. ``docs/file-formats.md`` describes samples files.
+    r"""Compute metrics of generated texts in samples files (``docs/file-formats.md``), with intervals and paired tests.
 
     The outputs of model-based metrics are stored, so that an interrupted evaluation resumes. By default they are next
     to each samples file, in a folder with the file's name and the ending ``.features``.
@@ -88,11 +88,12 @@ def evaluate(  # noqa: PLR0913  (its options)
         features: Folder for the outputs of model-based metrics; None: next to each samples file.
         human: Whether to score the first references too, as if a system had generated them.
         paired: Whether to run paired tests between systems. The tests need the same prompts in the same order.
-        wins: Keys of the values that are compared when systems are ranked; None: each metric's default keys.
+        wins: Keys of the values by which systems are ranked, such as ``"perplexity"``; None: each metric's default
+            keys.
         resamples: Bootstrap resamples, 100 or more.
         permutations: Permutations of the paired tests, 100 or more.
         seed: Random seed of the bootstrap and of the permutation tests.
-        device: Device of the models that a metric runs, such as ``"cuda"``.
+        device: Device on which model-based metrics run their models, such as ``"cuda"``.
         batch_size: Texts per forward pass of a metric's model.
         processes: Number of processes, each of which evaluates one samples file at a time; None: this process only.
         progress: Function called with the stage's name, the number of finished items and their total (0: unknown).
@@ -270,12 +271,12 @@ class UnitTokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if the counts were made with another tokenizer."""
+        """Raise ValueError if the counts were made with another tokenizer. ``where`` names their setting."""
         counts.expect_tokenizer(self._tokenizer, where)
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
-    """The unit that is counted: tokens of the named tokenizer, or the samples' own ids, or words if there are no ids.
+    """The unit of tokens: tokens of ``tokenizer`` if named, else the samples' own ids, else words.
 
     If a tokenizer is named and the samples have token ids, the ids must come from this tokenizer. The function does not
     check this.

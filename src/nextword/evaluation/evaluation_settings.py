@@ -21,8 +21,8 @@ class EvaluateConfig(Settings):
     systems: dict[str, list[str]] = Field(min_length=1)
     """Samples files of each system by its name, one file per seed."""
     draws: int = Field(default=1, ge=1)
-    """Number of consecutive files that one trained model generated with different sampling seeds. With several models,
-    a system's interval is over the models (each counts with its files' mean), with one model over its files."""
+    """Number of consecutive files that one trained model generated with different sampling seeds. If a system has
+    several models, the interval is over models (each counts with its files' mean); if it has one, over its files."""
     metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
     """Specs such as "self-bleu:2,3", or mappings of settings with the name under "metric". "all" means every metric
     that needs no large model and whose fields are in the samples."""
@@ -45,15 +45,15 @@ class EvaluateConfig(Settings):
     paired: bool = True
     """Whether to run paired tests between systems. The tests need the same prompts in the same order."""
     wins: list[str] | None = None
-    """Keys of the values that are compared when systems are ranked; none: each metric's default keys."""
+    """Keys of the values by which systems are ranked, such as "perplexity"; none: each metric's default keys."""
     resamples: int = Field(default=RESAMPLES, ge=100, le=MOST_DRAWS)
-    """Number of bootstrap resamples. Time and memory grow with it."""
+    """Number of bootstrap resamples. Time and memory grow with this number."""
     permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
-    """Number of permutations of the paired test. Time and memory grow with it."""
+    """Number of permutations of the paired test. Time and memory grow with this number."""
     seed: Seed = 0
     """Random seed of the bootstrap and of the permutation tests."""
     device: str = "cpu"
-    """Device of the models that a metric runs, such as "cuda"."""
+    """Device on which model-based metrics run their models, such as "cuda"."""
     batch_size: int = Field(default=32, ge=1)
     """Texts per forward pass of a metric's model."""
     processes: int | None = Field(default=None, ge=1, le=1024)

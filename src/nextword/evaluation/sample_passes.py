@@ -31,8 +31,8 @@ Watch = Callable[[str, int, int], None]
 ASKED = (
     "id", "prompt", "prompt_token_ids", "references", "reference_token_ids", "target_token_ids", "right_token_ids",
 )  # fmt: skip
-"""Fields that must be equal if different systems have the same example. The document is not included, because systems
-may have received different excerpts."""
+"""Fields that must be equal in different systems' samples of the same example. ``source`` is not one of them, because
+systems may have received different excerpts of a document."""
 
 
 def _digest(value: object) -> int:
@@ -54,7 +54,7 @@ class PassScores:
     samples: int
     """Number of samples."""
     votes: tuple[str, ...]
-    """Keys of the values that are compared when systems are ranked."""
+    """Keys of the values by which systems are ranked."""
 
     def result(self, watch: Watch) -> PassScores:
         """Return these scores. ``MetricColumn`` has the same method; this one is for results of another process."""
@@ -62,7 +62,7 @@ class PassScores:
 
 
 class MetricColumn:
-    """The metrics of one column of the table while samples are read."""
+    """The metrics of one system (or of the human references), while samples are read."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
         self._metrics: dict[str, Metric] = {c.metric: registry.get(c.metric)(c, setup) for c in configs}
@@ -142,7 +142,7 @@ def read_files(
 
 
 def told(watch: Watch, name: str) -> Watch:
-    """A progress function that adds ``name`` to the stage."""
+    """A progress function that calls ``watch`` and adds ``name`` to the stage's name."""
     return lambda what, done, total: watch(f"{name}: {what}", done, total)
 
 
@@ -227,7 +227,7 @@ def not_installed(metric: type[Metric]) -> str | None:
 def chosen(
     asked: Sequence[str | dict[str, Any]], firsts: Sequence[Sample]
 ) -> tuple[list[MetricConfig], dict[str, str]]:
-    """The metrics to compute, and the metrics that "all" leaves out, with the reason.
+    """The metrics to compute, and for each metric that "all" leaves out the reason.
 
     ``firsts`` are the first samples of all files, which show the available fields.
 

@@ -1,4 +1,4 @@
-"""Makes a record from the scores of all passes: means over models, intervals, paired tests and ranking."""
+"""Makes the record of an evaluation from the scores of all files: means, intervals, paired tests and ranking."""
 
 from __future__ import annotations
 
@@ -195,11 +195,11 @@ def wins(
 ) -> Wins:
     """Compare all pairs of systems, and rank systems by the comparisons that they won.
 
-    In a pair, each metric that both systems have is a vote for the better system. If the goal is the human value, the
-    vote is for the system that is closer to it, and there is a vote only if the human value is known.
+    In a pair, each metric that both systems have is a vote for the better system. If the goal of a metric is the human
+    value, its vote is for the system that is closer to this value, and there is a vote only if the value is known.
 
-    ``goals`` has for each key which values are better. A metric without a goal has no vote. ``voting`` has the keys of
-    the metrics that vote. None: all metrics with a goal.
+    ``goals`` says for each key which values are better ("lower", "higher" or "human"). A metric without a goal has no
+    vote. ``voting`` are the keys of the metrics that vote; None: all metrics with a goal.
 
     Returns:
         The comparisons of all pairs, in order, and the ranking by wins, then losses. Equal systems share a rank.

@@ -1,4 +1,4 @@
-"""Builds stores of states: the backbone reads all rows once, shard by shard, and a killed build can be resumed."""
+"""Builds stores of states. The backbone reads all rows once, shard by shard; a killed build can be resumed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StatesSettings:
 
     Attributes:
         precision: Precision of the states on disk. None: the precision of the model's weights, but float16 for float32.
-        layers: Number of hidden states stored per token. A head with ``+mi:KxL`` reads K of them.
+        layers: Number of hidden states stored per token. A head with ``+mi:KxL`` reads K hidden states.
         shard_tokens: Tokens per shard. If a build is killed, each process loses at most this number of tokens.
         batch_size: Rows per pass of the model.
         processes: Number of processes, each with its own copy of the model; None: only this process.
@@ -69,7 +69,7 @@ def build_states(
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
-    """Stores the input of a model's output layer at every token of some rows, and the output layer itself.
+    """Stores the input of a model's output layer at every token of ``rows``, and the output layer itself.
 
     If a build was killed, the same call resumes it with the missing shards.
 
@@ -79,7 +79,8 @@ def build_states(
         out: Folder of the store.
         settings: How the store is built; None: the defaults.
         task: The task that made the rows.
-        text_rows: Number of first rows that are one text without gaps. The head ``knn`` can retrieve from these rows.
+        text_rows: How many of the first rows together form one text without gaps. The head ``knn`` can retrieve from
+            these rows.
         command: The command that the user started, for messages.
         progress: Function that receives the number of finished tokens, at first 0, and the number of all tokens.
 
@@ -200,7 +201,7 @@ Row = TypeVar("Row")
 Facts = TypeVar("Facts", bound=Record)
 
 Told = Callable[[int], None]
-"""Function that receives the finished amount."""
+"""Function that receives the finished amount, such as a number of tokens."""
 
 Make = Callable[[Path, int, Sequence[Row], Told | None, OpenedModel], Facts]
 """Function that computes and writes a shard: its folder, number and rows, the receiver of progress, and the model."""
@@ -210,7 +211,7 @@ Make = Callable[[Path, int, Sequence[Row], Told | None, OpenedModel], Facts]
 def building(
     model: AnyModel, opened: OpenedModel, folder: Path, origin: Record, processes: int | None, command: str
 ) -> Iterator[Workers[OpenedModel]]:
-    """Locks the folder in this block, so that no other process builds in it, and yields the workers.
+    """Locks ``folder`` in this block, so that no other process builds in it, and yields the worker processes.
 
     Raises:
         ValueError: If several processes should use a model in memory, another process builds in the folder, or the
@@ -228,7 +229,7 @@ def building(
 
 
 def in_shards(rows: Iterable[Row], least: int, size: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """Groups rows into shards. The sizes of a shard's rows sum to at least ``least``, except in the last shard."""
+    """Groups rows into shards. In each shard except the last, the sizes of the rows sum to at least ``least``."""
     gathered: list[Row] = []
     count = 0
     for row in rows:

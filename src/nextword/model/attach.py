@@ -102,11 +102,11 @@ def attach_to_train(
     encoder: PreTrainedModel | str | Path | None = None,
     pretrained: bool = False,
 ) -> NextWordModel:
-    """Attaches a head for training, with initial values that train well (docs/train.md).
+    """Attaches a head for training. ``pretrained`` says which initial values to use (docs/train.md).
 
-    A new small model starts with the published values: half-open gates, a joint cache at temperature 1. In a pretrained
-    model these would dominate the predictions. So its initial values are fitted to the model, and a cache is jointly
-    normalised.
+    A head on a new small model starts with the values of its paper, such as a half-open gate. On a pretrained model
+    these values would outweigh the model's own predictions, so the head's initial values are fitted to the model (and a
+    cache is normalised jointly with the softmax).
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
@@ -247,7 +247,7 @@ def _warn_if_worse(model: NextWordModel) -> None:
 
 
 def probed_rows(model: NextWordModel) -> list[TokenRow]:
-    """Token rows that ``attach`` runs the backbone on."""
+    """The token rows on which ``attach`` runs the backbone, to check it and to fit the initial values of the head."""
     asked = probe_inputs(model.backbone)
     decoder = model.config.is_encoder_decoder
     texts = asked["decoder_input_ids" if decoder else "input_ids"].tolist()
@@ -364,7 +364,8 @@ def load_onto(states: str | Path, path: str | Path, dtype: torch.dtype | None = 
         The model, in evaluation mode. It can predict only on the rows of the store.
 
     Raises:
-        ValueError: If there is no model, it has a conditioner or another backbone than the store, or it is damaged.
+        ValueError: If ``path`` has no model or a damaged one, or if the model has a conditioner or another backbone
+            than the store.
     """
     location = model_location(path)
     config: Any = from_pretrained(AutoConfig, location)

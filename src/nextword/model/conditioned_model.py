@@ -1,4 +1,4 @@
-"""The encoder of a wrapped model's auxiliary text, and the conditioner, which passes its states to the decoder."""
+"""Auxiliary texts of a wrapped model: an encoder reads them, and a conditioner gives its states to the decoder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Conditioned(WrappedModel):
         return self.conditioner is not None and self.conditioner.config.trains != "all"
 
     def train(self, mode: bool = True) -> Any:
-        """Sets training mode.
+        """Sets training mode (``mode`` true) or evaluation mode.
 
         A frozen auxiliary encoder stays in evaluation mode, so that its states are deterministic.
         """
@@ -88,7 +88,7 @@ class Conditioned(WrappedModel):
         return states
 
     def blank_auxiliary(self, rows: int) -> dict[str, Tensor]:
-        """Placeholder inputs for unknown auxiliary texts. For a model without a conditioner there are none."""
+        """Placeholder inputs for ``rows`` unknown auxiliary texts; empty for a model without a conditioner."""
         if self.conditioner is None:
             return {}
         weight = next(self.conditioner.parameters())
@@ -132,7 +132,7 @@ def choose_trained(model: WrappedModel) -> None:
 
 
 def untie(backbone: PreTrainedModel) -> None:
-    """Copies the output layer of a model, so that it is no longer tied to the input embedding."""
+    """Copies the output layer of ``backbone``, so that its weights are no longer tied to the input embedding."""
     layer: Any = backbone.get_output_embeddings()
     embedding: Any = backbone.get_input_embeddings()
     if layer.weight is not embedding.weight:

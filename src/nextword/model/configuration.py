@@ -77,8 +77,8 @@ class NextWordConfig(PreTrainedConfig):
         conditioner: Conditioner spec such as ``"bergpt"``, or a dictionary of settings; None: no auxiliary text.
         auxiliary_encoder: Identity of the encoder of auxiliary texts: its ``name``, a ``fingerprint`` of its weights,
             and its ``config``.
-        state_scale: Factor between the decoder's last hidden state and the output layer's input. None: not measured
-            yet; the model then measures it before its first pass.
+        state_scale: Factor by which the decoder's last hidden state is multiplied before the output layer reads it (T5:
+            D ** -0.5; most models: 1). None: not measured yet; the model then measures it before its first pass.
     """
 
     model_type = "nextword_causal_lm"
@@ -99,7 +99,7 @@ class NextWordConfig(PreTrainedConfig):
     state_scale: float | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Copies attributes that generation and training read from the outer configuration."""
+        """Copies to this configuration the backbone's attributes that generation and training read here."""
         # transformers imports this file with its table of configurations. The models, and the modules that a
         # configuration names, are imported only when a configuration is made. The models register themselves.
         import nextword.model.modeling  # noqa: F401

@@ -26,7 +26,7 @@ from nextword.model.wrapped_model import WrappedModel
 
 
 class ContinuousBatching(WrappedModel):
-    """Continuous batching in which each request gets the same result as from a ``generate`` call of its own."""
+    """Adds continuous batching (one batch that requests join and leave) with the same results as ``generate``."""
 
     def init_continuous_batching(
         self,
@@ -88,7 +88,7 @@ class ContinuousBatching(WrappedModel):
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
-    """The manager's logits processors (``made``); if they rule out all tokens, the head chooses again."""
+    """Logits processors ``made`` by a manager. If they exclude all tokens that ``draw`` allows, it chooses again."""
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
         vars(self).update(vars(made))
@@ -102,7 +102,7 @@ class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
 
 
 class ManagedHead:
-    """Methods that replace those of one manager of continuous batching, so that the head chooses before each token."""
+    """Replaces methods of one batch manager, so that the head can choose (a class of ``f2``) before each token."""
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
@@ -123,7 +123,7 @@ class ManagedHead:
         return made
 
     def add_request(self, input_ids: Sequence[int], *args: Any, **kwargs: Any) -> Any:
-        """Adds a request. Raises ValueError for a prompt with which the whole batch would fail."""
+        """Adds a request. Raises ValueError if its prompt would make the whole batch fail."""
         expect_request(self._model, input_ids)
         return type(self._manager).add_request(self._manager, input_ids, *args, **kwargs)
 
@@ -136,7 +136,7 @@ class ManagedHead:
 
 @torch.no_grad()
 def bytes_per_slot(model: WrappedModel) -> int:
-    """Bytes that a head stores per position, measured by writing one position."""
+    """Number of bytes that the model's head stores per position, measured by storing one position."""
     head = model.next_word_head
     weight: Tensor = next(head.parameters(), torch.zeros((), device=model.device))
     state = torch.zeros(1, head.dimensions.hidden, device=weight.device, dtype=model.dtype)
@@ -150,7 +150,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """Share of the cache memory for keys and values; the rest is for the values that the head stores per position."""
+    """Fraction of the cache memory to use for keys and values. The head stores its values per position in the rest."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
@@ -165,7 +165,7 @@ _OURS = "continuous batching"
 
 
 def expect_batchable(model: WrappedModel, generation_config: Any, batching_config: Any) -> None:
-    """Raises ValueError if results would differ from separate ``generate`` calls."""
+    """Raises ValueError if continuous batching would give other results than separate ``generate`` calls."""
     if model.conditioner is not None:
         raise ValueError(
             f"{_OURS}: must be used with a model without conditioner (one with a conditioner given); use generate"
@@ -218,7 +218,7 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError if passes would be compiled or recorded as a graph, because the head's sizes change."""
+    """Raises ValueError if ``config`` compiles passes or records graphs, because the head's sizes change."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeadGeneration(Conditioned):
-    """Overrides of transformers' generation; the rest of ``generate`` is unchanged."""
+    """Overrides some methods of transformers' generation, so that ``generate`` works with a head and with drafts."""
 
     # length of the static cache in the call before, from which transformers decides whether to make a new cache
     _previous_max_cache_length: int = -1
@@ -49,7 +49,7 @@ class HeadGeneration(Conditioned):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The backbone's own inputs, with the padding mask of the new tokens."""
+        """Returns the backbone's own inputs for the next pass, and adds the padding mask of the new tokens."""
         # the backbone may replace the 2-D mask by a 4-D mask, or drop a mask of ones, so the 2-D mask is kept here
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
@@ -254,10 +254,10 @@ _SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_star
 
 @contextmanager
 def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
-    """In this block the model generates with ``settings`` (of ``GenerationConfig``) and ignores its own.
+    """In this block ``model.generate`` uses only ``settings`` (of ``GenerationConfig``), not the model's own settings.
 
-    The model's own settings are removed, because ``generate`` would use them where ``settings`` has no value. Without
-    ``stops`` texts do not end at the end token.
+    The model's own settings are removed, because ``generate`` would use them where ``settings`` has no value. If
+    ``stops`` is false, a text does not end at the end token.
     """
     own = model.generation_config
     special = {name: getattr(own, name, None) for name in _SPECIAL_TOKENS if stops or name != "eos_token_id"}

@@ -1,8 +1,8 @@
 """Registers our models with the Auto classes of transformers, whichever of the two libraries is imported first.
 
 ``AutoConfig.register`` needs transformers. Importing transformers takes seconds, and ``nextword --help`` should not
-wait. So if transformers has not imported its table of configurations yet, ours are added as soon as it has. Model
-classes are registered when the first of our configurations is made (``nextword.model.configuration``).
+wait. So if transformers has not imported its table of configurations yet, an import hook adds ours right after that
+import. Model classes are registered when the first of our configurations is made (``nextword.model.configuration``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def list_by_name(causal: Any, seq2seq: Any) -> None:
-    """Adds our models to transformers' tables of class names and to its module attributes."""
+    """Adds our models to transformers' tables of class names, and adds their classes to transformers' modules."""
     from transformers.models.auto import modeling_auto as tables
 
     # Libraries treat a class outside these tables as a model that does not predict the next token. ``Trainer`` with

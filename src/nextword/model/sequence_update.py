@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """The prefixes that the model continues.
+    """The beginnings of texts that the model continues in a sequence update.
 
     Args:
         rows: Tokens of each prefix, without padding; for an encoder-decoder model each prefix is a source.
@@ -48,10 +48,10 @@ class Continuations:
 
 
 def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
-    """The prefixes of a sequence update; None if this update trains on the batch's tokens.
+    """The prefixes of ``batch`` if this update is a sequence update; None if it trains on the batch's tokens.
 
-    It must be called for every training batch, because it counts updates. If a batch has no tokens that can be prefixes
-    (embeddings instead of ids, only padding, a KV cache with the beginning), all processes train on tokens.
+    Call this function for every training batch, because it counts updates. If a batch of any process has no prefixes
+    (embeddings instead of ids, only padding, or a KV cache that holds the beginning), all processes train on tokens.
     """
     updates, source = model.objective.sequence, batch.source
     if updates is None or not updates.advance():

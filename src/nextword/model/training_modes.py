@@ -1,4 +1,4 @@
-"""Saves and restores training mode per module, because modules of one model may be in different modes."""
+"""Sets and restores training or evaluation mode per module, because modules of a model may differ in it."""
 
 from __future__ import annotations
 

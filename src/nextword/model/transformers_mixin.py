@@ -81,7 +81,7 @@ class TransformersMixin(Conditioned):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads as transformers does, and checks the saved ``state_scale`` if the head needs it.
+        """Loads a model as transformers does, and checks the saved ``state_scale`` if the head needs it.
 
         Only the weights that the conditioner trains get gradients, as after ``attach``.
         """
@@ -110,7 +110,7 @@ class TransformersMixin(Conditioned):
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """Initialises the inner models first, each with its own method."""
+        """Initialises the backbone and the auxiliary encoder with their own methods, and then the remaining modules."""
         # Transformers treats our class as custom code, and does not initialise modules without weights in such classes.
         # Falcon-H1's initialisation of its layers' buffers would be left out.
         for inside in self.children():
@@ -191,7 +191,7 @@ class TransformersMixin(Conditioned):
         """The state dictionary of the module.
 
         Raises:
-            ValueError: If an adapter was added that would be saved without weights it needs.
+            ValueError: If an adapter was added that would be saved without some of its weights.
         """
         for adapter in getattr(self, "peft_config", ()):
             missing = self._unsaved_parts(adapter)

@@ -42,13 +42,13 @@ class WrappedModel(PreTrainedModel):
 
     @property
     def carries_head_cache(self) -> bool:
-        """Whether a head cache is attached to the KV cache, for the head or for an auxiliary text."""
+        """Whether a head cache is attached to the KV cache, for values of the head or of an auxiliary text."""
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
         return not self._why_no_head_cache
 
     def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
-        """The choice that the head makes before each token in a call; None: it makes no choice."""
+        """The choice (such as a class of ``f2``) that the head makes before each token; None: it makes no choice."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
         # an assistant's tokens must be sampled from its full distribution, because its scores are used to verify them

@@ -11,7 +11,8 @@ from torch import Tensor, distributed, nn
 def best_device() -> torch.device:
     """The accelerator if one is usable, otherwise the CPU.
 
-    A build of torch with CUDA names an accelerator even on machines without a GPU. So this tests whether it is usable.
+    A build of torch with CUDA reports an accelerator even on machines without a GPU. So the function tests whether the
+    accelerator is usable.
     """
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")
@@ -35,7 +36,7 @@ def precision_of(layer: nn.Module) -> torch.dtype:
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Device on which a module computes: the device of its weight, or for an offloaded weight accelerate's device."""
+    """Device on which a module computes: that of its weight, or the one to which an offloaded weight is loaded."""
     weight = weight_of(module)
     hook = _fetching_hook(module)
     return torch.device(weight.device if hook is None else hook.execution_device)
@@ -58,7 +59,7 @@ def is_sharded(layer: nn.Module) -> bool:
 
 
 def class_of(layer: nn.Module) -> type:
-    """The original class of a layer. FSDP2 may have replaced the class."""
+    """The class of a layer before FSDP2 replaced it, or its class if FSDP2 did not."""
     return type(layer).__bases__[-1] if is_sharded(layer) else type(layer)
 
 
@@ -74,7 +75,7 @@ VOCABULARY = "vocabulary"
 
 
 def vocabulary_mesh(layer: nn.Module) -> Any:
-    """The ``DeviceMesh`` over which the rows of a layer's weight are sharded. None if they are not sharded."""
+    """The ``DeviceMesh`` over which the rows of a layer's weight are sharded; None if the rows are not sharded."""
     mesh: Any = getattr(weight_of(layer), "device_mesh", None)
     return mesh if mesh is not None and mesh.mesh_dim_names == (VOCABULARY,) else None
 

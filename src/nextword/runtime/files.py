@@ -27,10 +27,10 @@ SCHEMA_VERSION = 6
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file for writing that replaces ``path`` atomically. ``path`` has either its old or its complete new content.
+    """A file for writing that replaces ``path`` at the end of the block, atomically: never by an incomplete file.
 
-    It is a temporary file in the same folder, which is created if missing, and is renamed to ``path`` at the end.
-    Temporary files of killed processes are deleted.
+    The file is a temporary one in the folder of ``path``, which is created if missing. At the end the file is renamed
+    to ``path``. Temporary files of killed processes are deleted.
 
     Raises:
         DiskFullError: If there is not enough disk space.
@@ -55,7 +55,8 @@ TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{4})[0-9a-f]{8}\.tmp")
 """Pattern of the names of temporary files."""
 
 LONG_SILENCE = 24 * 3600.0
-"""Age in seconds at which a temporary file of another machine is deleted. Its lock may not be visible here."""
+"""Age in seconds at which a temporary file of another machine is deleted, because locks of other machines may not be
+visible here."""
 
 
 def _temporary(path: Path) -> tuple[Path, BinaryIO]:
@@ -153,7 +154,7 @@ class VersionedRecord(Record):
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """The kind of command that wrote a results.json: "compare" or "evaluate".
+    """The command that wrote a results.json: "compare" or "evaluate".
 
     Raises:
         ValueError: If the file does not exist, is not JSON, or does not name its kind.

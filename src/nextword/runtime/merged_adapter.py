@@ -34,8 +34,8 @@ def from_adapter(
 ) -> Any:
     """The result of ``kind.from_pretrained`` for an adapter's base model, with the adapter merged.
 
-    A tokenizer in the adapter's folder has precedence. ``open_model`` opens a model, configuration or tokenizer and
-    gets the same arguments.
+    A tokenizer in the adapter's folder takes precedence over that of the base model. ``open_model`` is called with the
+    same arguments to open the base model, its configuration or its tokenizer.
 
     Raises:
         ValueError: If the adapter does not name its base model, cannot be merged, or peft is missing. The function also

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def encoder_config(config: Any) -> Any:
-    """Configuration of a model's encoder. T5Gemma has an attribute of its own for it."""
+    """Configuration of a model's encoder, which T5Gemma stores in an attribute of its own."""
     own: Any = getattr(getattr(config, "text_config", config), "encoder", None)
     return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
 
@@ -93,7 +93,7 @@ TOKENIZER_SETTINGS = "tokenizer_config.json"
 GGUF = ".gguf"
 """Ending of the files of llama.cpp, Ollama and LM Studio. One file has a model, its tokenizer and its chat template."""
 _MAGIC = b"GGUF"
-"""First bytes of such a file, whatever its name is."""
+"""First bytes of a GGUF file, whatever its name is."""
 
 
 class GgufError(ValueError):
@@ -128,7 +128,7 @@ def gguf_file(path: str | Path) -> Path | None:
 
 
 def is_gguf(file: Path) -> bool:
-    """Whether a file is a GGUF file, by its name, or by its first bytes, because Ollama's files have no ending."""
+    """Whether a file is a GGUF file: by its ending, or by its first bytes, because Ollama's files have no ending."""
     return file.suffix == GGUF or _has_magic(file)
 
 
@@ -338,7 +338,7 @@ def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
 
 
 _ANCHOR = "a"
-"""A piece that every tokenizer decodes as itself. Between two of these, a piece keeps the spaces at its ends."""
+"""A text that every tokenizer decodes unchanged. Between two copies of it, a token keeps its spaces in decoding."""
 
 _SPACE = "\N{OPEN BOX}"
 """Character that is shown for a space."""
@@ -370,7 +370,7 @@ def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
 
 
 def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
-    """The bytes that a token adds after other tokens. They may be part of a character. None if it adds no text.
+    """The bytes that a token adds after other tokens. They may be part of a character. None if the token adds no text.
 
     The bytes of all tokens of a text, concatenated, are the bytes of the text.
     """

@@ -1,4 +1,4 @@
-"""Distributed training with torchrun or ``accelerate launch``. Rank 0 does everything else; other ranks only train.
+"""Distributed training with torchrun or ``accelerate launch``: all processes train, only the main one does the rest.
 
 The main process reads data, evaluates and writes. For training it sends the other processes what they need, and all
 processes train together. An error ends all processes.
@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 _PATIENCE = timedelta(days=30)
-"""How long a process waits for the main process, which may measure for hours. If that one ends, all are ended."""
+"""How long a process waits for the main process, which may measure for hours. If the main process ends, so do all."""
 
 _SPEAKS_FIRST = 5.0
 """Seconds that a process waits before it prints an error, so that the main process can print it first."""
@@ -70,9 +70,9 @@ def leading() -> Iterator[None]:
 
 @contextmanager
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
-    """Sends the work of this block to the other processes, which do it too. Does nothing if no process waits.
+    """Sends ``asked``, the work of this block, to the other processes, which do it too. Does nothing if none waits.
 
-    ``agreed`` is the type of an error that all processes raise if one of them does. After it, all processes continue.
+    ``agreed`` is the type of an error that all processes raise if one of them does. After such an error, all continue.
 
     Raises:
         SystemExit: After any other error in such a block, because the processes are then out of step.
@@ -110,15 +110,15 @@ def received() -> Iterator[dict[str, Any]]:
 def wait_for_main_error() -> None:
     """Returns immediately in the main process. In others it waits until the main process can have printed the error.
 
-    When the main process ends, the other processes end, so that an error is printed only once. If the main process does
-    not have the error, the process that raised it prints it.
+    The other processes end with the main process, so an error that all processes have is printed only once. An error
+    that the main process does not have is printed by the process that raised it.
     """
     if not is_main():
         time.sleep(_SPEAKS_FIRST)
 
 
 def let_others_speak() -> None:
-    """Waits if there are other processes. One of them may have failed, so that this process lost contact.
+    """Waits some seconds if there are other processes, because the failure of one of them may be the cause of an error.
 
     Meanwhile the launcher ends this process, so that only the error of the failed process is printed.
     """

@@ -25,17 +25,17 @@ class Watcher:
 
     @contextlib.contextmanager
     def __call__(self, name: str, stage: str = "") -> Iterator[Callable[[float], None]]:
-        """Encloses a stage. It reports begin and end of the stage, and returns the function for the finished share."""
+        """Encloses a stage: reports its begin and end, and returns the function that reports the finished share."""
         began = time.perf_counter()
         self.began(name, stage)
         yield functools.partial(self.advanced, name)
         self.ended(name, stage, time.perf_counter() - began)
 
     def now(self, what: str, share: float | None = None) -> None:
-        """The current activity. ``share`` is the finished fraction of the whole work, or None if unknown."""
+        """``what`` is the current activity, and ``share`` the finished fraction of the whole work; None: unknown."""
 
     def began(self, name: str, stage: str) -> None:
-        """A stage (training, tuning, evaluation) begins. "" if the computation has only one stage."""
+        """A stage (training, tuning, evaluation) of ``name`` begins. ``stage`` is "" if there is only one stage."""
 
     def advanced(self, name: str, share: float) -> None:
         """The finished share, from 0 to 1, of a computation's current stage."""

@@ -1,4 +1,4 @@
-"""Resuming of work: folders and unfinished files that belong to one piece of work, locks, and checkpoints of arrays."""
+"""Resumes interrupted work: folders that belong to one training or other work, locks, and checkpoints of arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OLD_KEYS = {"places": "positions"}
 
 
 class ResumableFolder:
-    """A folder that belongs to one piece of work, which can resume there. Other work in it raises an error.
+    """A folder of one training or other work, which can resume there. Any other work in the folder raises an error.
 
     Args:
         path: The folder.
@@ -43,7 +43,7 @@ class ResumableFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the work has begun. The folder is then protected from other work."""
+        """Whether work has begun in the folder. Other work may then not use it."""
         return any(sign.exists() for sign in self._signs)
 
     def begun(self) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
 
 
 def set_ones(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that are not None. A setting that an earlier version did not have counts as not set."""
+    """The settings that are not None. None counts as not set, like a setting that an earlier version did not have."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -176,22 +176,23 @@ def _shown(values: dict[str, Any], key: str) -> str:
 
 LOCK, LEASE, OWNER = ".lock", ".lease", ".owner"
 LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
-"""Files of a lock. When the lock is released, all but the first, which is empty, are deleted."""
+"""Files of a lock. When the lock is released, ``LOCK``, an empty file, stays, and the others are deleted."""
 
 LEASE_SECONDS = 30.0
-"""Seconds without renewal after which an owner on another machine counts as dead. It is equal in all versions."""
+"""Seconds after which the owner of a lock, if on another machine, counts as dead if it has not renewed the lock. This
+number is the same in all versions."""
 
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> Iterator[None]:
     """Locks ``folder``, which is created if missing, against other processes in this block.
 
-    Between processes of one machine the operating system's file lock decides. It ends with its process. On a shared
-    disk, other machines may not see this lock. For them the owner renews a second file every few seconds. After
-    ``LEASE_SECONDS`` without renewal another machine may take the lock.
+    Processes of one machine use a file lock of the operating system, which ends with its process. On a shared disk,
+    other machines may not see the file lock. For them the owner of the lock renews a second file every few seconds.
+    After ``LEASE_SECONDS`` without renewal, another machine may take the lock.
 
-    Messages to other processes name ``command``. ``wait`` is the number of seconds to wait for another process of this
-    machine.
+    ``command`` names the owner in messages of other processes. ``wait`` is the number of seconds to wait for another
+    process of this machine.
 
     Raises:
         ValueError: If the folder is not writable or another process has locked it. The message names this process, its
@@ -247,7 +248,7 @@ UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZip
 """Errors raised for a missing, incomplete or wrong file."""
 
 SAVE_SECONDS = 30.0
-"""Seconds between two saves of unfinished work."""
+"""Minimum number of seconds between two saves of unfinished work."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -270,7 +271,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
 
 
 class ArrayCheckpoint:
-    """A checkpoint of unfinished work. It is a file of arrays from which the same call resumes.
+    """A checkpoint of unfinished work: a file of arrays, from which the same call resumes.
 
     Args:
         path: The file; None: no checkpoint is saved.
@@ -307,7 +308,7 @@ class ArrayCheckpoint:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough time has passed since the last save."""
+        """Whether ``SAVE_SECONDS`` have passed since the last save."""
         return self.path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS
 
     def save(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

@@ -22,10 +22,10 @@ class StoreKind:
     """A kind of store.
 
     Attributes:
-        setting: Name of the setting that has the path of such a folder, for messages.
+        setting: Name of the setting in which users give the folder of such a store, for messages.
         title: Name of such a store, for messages.
         manifest: File that is written last. A folder without it is unfinished.
-        command: The command that builds it.
+        command: The command that builds such a store.
     """
 
     setting: str
@@ -34,7 +34,7 @@ class StoreKind:
     command: str
 
     def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
-        """The manifest of a finished store. Otherwise raises ValueError, which says whether a build has begun."""
+        """The manifest of a finished store. ValueError, which says if a build has begun, if it is unfinished."""
         if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, returns False for an invalid file name
             return record.load(folder / self.manifest)
         begun = os.path.isfile(folder / BEGUN)

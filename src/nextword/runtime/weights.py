@@ -1,8 +1,8 @@
 """Weights in a given precision, and memory-mapped weights for models that must not be in memory as a whole.
 
 The operating system keeps as much of a mapped file in memory as there is space for, and frees the space when it is
-needed. The names of these files are already deleted. So a file is deleted with its last tensor, even if the process is
-killed.
+needed. A file's name is deleted right after the file is opened. So its content is deleted together with its last
+tensor, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None)
 
 
 class MemoryMappedModel(TorchFunctionMode):
-    """In this block the weights of new modules are memory-mapped files in a folder. Their values are the same."""
+    """In this block the weights of new modules are memory-mapped files in a folder. Their values do not change."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class MemoryMappedModel(TorchFunctionMode):
 
 
 def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
-    """Converts a model in place, except weights that it keeps in single precision. ``from_pretrained`` does the same.
+    """Converts a model to ``dtype`` in place, except weights that it keeps in single precision, as ``from_pretrained``.
 
     If ``folder`` is given, converted weights are memory-mapped files in it.
     """
@@ -105,7 +105,7 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 def built(build: Callable[[], M], name: str) -> M:
     """The result of ``build``, if there is enough memory.
 
-    It is first built on the meta device, where tensors have shapes but take no memory. So ``build`` runs twice, and
+    ``build`` is first called on the meta device, where tensors have shapes but take no memory. So it runs twice, and
     must not depend on anything that it changes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Runs tasks in this process, or in several processes, each of which has opened for example a model."""
+"""Runs tasks in this process or in several. Each process first opens an object, such as a model, for its tasks."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Answer = TypeVar("Answer")
 MOST_PROCESSES = 1024
 
 WorkerTask = Callable[[Opened], Answer]
-"""A task. The task and its result must be picklable."""
+"""A task: a function of the opened object. The task and its result must be picklable."""
 
 
 class Workers(ABC, Generic[Opened]):
     """Base class of objects that run tasks."""
 
     in_this_process: bool
-    """Whether a task can send messages to this process while the task runs."""
+    """Whether tasks run in this process, so that they can call its functions, such as a progress function."""
 
     @abstractmethod
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """The result of each task, in order. A task is created when a worker is free, so few tasks are in memory.
+        """The result of each task, in order. ``tasks`` is read only as workers become free, so few tasks are in memory.
 
         Raises:
             ValueError: If a task raised it, or a process was killed.
@@ -55,10 +55,10 @@ class ThisProcess(Workers[Opened]):
 
 
 class Processes(Workers[Opened]):
-    """Worker processes of ``torch.utils.data.DataLoader``. Each opens for example a model once, and uses one thread.
+    """Worker processes of ``torch.utils.data.DataLoader``. Each opens its object once, and uses one thread.
 
-    ``datasets.map`` is not used, because it forks this process, which breaks CUDA and torch's threads, and it would
-    open the model at each call. The function that opens the model must be picklable.
+    The function that opens the object must be picklable. ``datasets.map`` is not used, because it forks this process,
+    which breaks CUDA and torch's threads, and because it would open the object at each call.
     """
 
     in_this_process = False
@@ -170,7 +170,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """``processes`` workers, each of which calls ``open_one`` once. None: this process. ValueError if out of range."""
+    """``processes`` workers, each of which calls ``open_one`` once; None: this process. ValueError if out of range."""
     if processes is None:
         return ThisProcess(open_one)
     if not 1 <= processes <= MOST_PROCESSES:

@@ -1,7 +1,7 @@
 """Model-based metrics. Each runs a model, given by local path or hub name, and stores its outputs with the samples.
 
-Importing this package registers all of them in ``nextword.evaluation.metrics.registry``. The import loads no model and
-no model library.
+Importing this package registers these metrics in ``nextword.evaluation.metrics.registry``. The import loads no model
+and no model library.
 """
 
 import importlib

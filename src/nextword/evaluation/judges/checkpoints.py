@@ -96,10 +96,10 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
 
 
 def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **arguments: Any) -> T:
-    """Call ``load(name, revision=..., **arguments)`` for a model or tokenizer. Errors name the setting.
+    """Call ``load(name, revision=..., **arguments)`` for a model or a tokenizer. Errors name ``setting``.
 
     Raises:
-        ValueError: If it cannot be loaded.
+        ValueError: If the model or tokenizer cannot be loaded.
     """
     try:
         with _no_progress_bars() if found.revision is None else nullcontext():
@@ -124,7 +124,7 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
-    """Maximum number of tokens, including special tokens: ``asked``, or the model's limit if it is lower."""
+    """Maximum number of tokens, including special tokens: ``asked``, or the model's limit if that is lower."""
     limits = [asked, int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None:
@@ -145,7 +145,7 @@ Encoded = Mapping[str, Sequence[Any]]
 
 
 def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
-    """Group indices into batches of similar lengths. The longest come first, so that a too large batch fails at once.
+    """Group texts into batches of similar length, the longest first, so that too large a batch fails at once.
 
     >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
@@ -181,7 +181,7 @@ def is_blank(text: str) -> bool:
 
 
 def note_on_empty(empty: Sequence[bool], rule: str = "count as wrong") -> str | None:
-    """A note on the number of empty texts and how they are counted. None if no text is empty.
+    """A note on the number of empty texts and how they are counted (``rule``). None if no text is empty.
 
     >>> note_on_empty([False, True, False])
     'empty texts, which count as wrong: 1 of 3'

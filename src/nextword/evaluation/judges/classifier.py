@@ -29,7 +29,7 @@ class ClassifierConfig(MetricConfig):
     model: str | None = None
     """Folder or hub name of the classifier."""
     label: str | int | None = None
-    """Name or number of the classifier's output that means "consistent". None: find it by its usual names."""
+    """Name or number of the output that means "consistent". None: find this output by its usual names."""
     max_length: int = Field(default=512, ge=8)
     """Maximum number of tokens of evidence and claim together, or the model's own limit if that is lower."""
 
@@ -41,7 +41,7 @@ class InputForm:
     """
 
     name = "pair"
-    """Name of the encoding. It is a part of the key of cached results."""
+    """Name of the encoding, which is part of the key of cached results."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
         """Load the tokenizer of the checkpoint."""
@@ -175,7 +175,7 @@ CONSISTENT = frozenset(
         *("supported", "supports", "support", "verified"),
     }
 )
-"""Names in checkpoints, in lower case, of the output that means that the claim follows from the evidence."""
+"""Names that checkpoints use, in lower case, for the output "the claim follows from the evidence"."""
 
 
 def consistent_label(names: Mapping[int, str], asked: str | int | None, default: int | None, setting: str) -> int:
@@ -184,7 +184,7 @@ def consistent_label(names: Mapping[int, str], asked: str | int | None, default:
     Args:
         names: Names of the outputs, from the checkpoint's ``id2label``.
         asked: The user's choice, as a number or as a name in any case. None: the names in ``CONSISTENT``.
-        default: The number if the outputs have no names (LABEL_0, LABEL_1, ...). None: raise an error.
+        default: The number to return if the outputs have no names (LABEL_0, LABEL_1, ...). None: raise an error.
         setting: Name of the setting for error messages.
 
     Raises:

@@ -36,12 +36,12 @@ class CoherenceConfig(MetricConfig):
     """Pooling of token states into one vector: "cls", "mean" or "pooler". None: the pooling that the checkpoint
     specifies."""
     max_length: int = Field(default=512, ge=3)
-    """Maximum number of tokens per text, or the encoder's limit if it is lower."""
+    """Maximum number of tokens read per text; the encoder's limit if that is lower."""
 
 
 @registry.register("coherence")
 class Coherence(Metric):
-    """Coherence: cosine of the sentence embeddings of prompt and continuation, averaged. Example: ``coherence``."""
+    """Coherence: mean cosine similarity of the embeddings of prompt and continuation. Example: ``coherence``."""
 
     Config = CoherenceConfig
     needs = ("prompt", "text")
@@ -57,7 +57,7 @@ class Coherence(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave the metric out of "all": the packaged sentence encoder is not installed."""
+        """Reason why "all" leaves this metric out: the packaged sentence encoder is not installed."""
         if packaged_encoder() is not None:
             return None
         return "runs a sentence encoder; to compute it, name one as coherence.encoder"

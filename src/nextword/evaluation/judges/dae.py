@@ -1,4 +1,4 @@
-"""DAE: the share of grammatical relations of a summary that the document supports."""
+"""DAE: a classifier judges which grammatical relations of a summary its document supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nextword.evaluation.judges.entailment import Entailment
 from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, registry
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
-"""Relations that are ignored, in lower case. They are the same as in the published code."""
+"""Relations that are ignored, in lower case, as in the published code."""
 
 
 class DaeConfig(ClassifierConfig):
@@ -30,7 +30,7 @@ def arcs_of(document: Any) -> Iterator[str]:
 
 @registry.register("dae")
 class Dae(Entailment):
-    """DAE-style: share of summaries with a relation that the document does not support. Example: ``dae``."""
+    """DAE-style: share of summaries with a word relation that the document does not support. Example: ``dae``."""
 
     Config = DaeConfig
     needs = ("source", "text")
@@ -48,7 +48,7 @@ class Dae(Entailment):
         return str(sample.need("source", "dae"))
 
     def claims(self, text: str) -> list[str]:
-        """The arcs of the text."""
+        """The arcs of the text, each of which is one claim."""
         return list(arcs_of(self._parse(text)))
 
     def result(self) -> dict[str, Score]:

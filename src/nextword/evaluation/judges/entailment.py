@@ -1,4 +1,4 @@
-"""Metrics that count the texts that follow from their source or table according to a classifier."""
+"""Metrics with a classifier: the share of texts that follow from their source or table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Entailment(Metric):
     group, decimals = metric.FAITHFULNESS, 2
     goal: ClassVar[Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
-    """Number of the output that means "consistent" if the checkpoint has no names for its outputs."""
+    """If the checkpoint has no names for its outputs: number of the output that means "consistent"."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -64,7 +64,7 @@ class Entailment(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave the metric out of "all": the user must name a classifier."""
+        """Reason why "all" leaves this metric out: the user must name a classifier."""
         return "runs a classifier; to compute it, name one with the setting model"
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Entailment(Metric):
         self._questions.append([(evidence, claim) for claim in asked])
 
     def result(self) -> dict[str, Score]:
-        """The share of consistent texts, and the mean over texts of their least probable claim's probability."""
+        """The share of consistent texts, and the mean over texts of the lowest probability among a text's claims."""
         name, answers = self.config.metric, self.answers()
         share = self.measure(
             self.title,
@@ -149,7 +149,7 @@ class TableEntailment(Entailment):
         return READERS[self.config.cells](sample.need("table", self.config.metric))
 
     def described(self) -> str:
-        """Description for the report: model, output, length, and how cells are read if they are changed."""
+        """Description for the report: model, output, length and, if cells are changed, how they are read."""
         return f"{super().described()}{note_on_cells(self.config.cells)}"
 
 
@@ -165,12 +165,12 @@ class NliConfig(TableConfig):
     evidence: Literal["table", "source"] | None = None
     """Field with the evidence. None: the sample's table if it has a table, otherwise its source."""
     table_form: Literal["sentences", "rows", "tapex"] = "sentences"
-    """Encoding of a table: as in LogicNLG's data loader, as in LogicNLG's NLI model, or as in TAPEX."""
+    """Encoding of a table: "sentences" as in LogicNLG's data loader, "rows" as for LogicNLG's NLI model, or "tapex"."""
 
 
 @registry.register("nli")
 class Nli(Entailment):
-    """NLI-Acc: share of texts that follow from the table or source by an entailment model. Example: ``nli``."""
+    """NLI-Acc: share of texts that an entailment model infers from the table or source. Example: ``nli``."""
 
     Config = NliConfig
     needs = ("text",)
@@ -204,7 +204,7 @@ class FactccConfig(ClassifierConfig):
 
 @registry.register("factcc")
 class Factcc(Entailment):
-    """FactCC: share of summaries that agree with the document by a classifier. Example: ``factcc``."""
+    """FactCC: share of summaries that a classifier calls consistent with the document. Example: ``factcc``."""
 
     Config = FactccConfig
     needs = ("source", "text")
@@ -243,7 +243,7 @@ class TableAndQuestion(InputForm):
         return transformers.TapasTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """Encode as tokens with seven token types each."""
+        """Encode text and table as at most ``limit`` tokens, each with seven token types."""
         import pandas  # type: ignore[import-untyped]
 
         table, text = question
@@ -267,7 +267,7 @@ class TapasConfig(TableConfig):
 
 @registry.register("tapas")
 class Tapas(TableEntailment):
-    """TAPAS-Acc: share of texts that follow from the table by TAPAS. Example: ``tapas``."""
+    """TAPAS-Acc: share of texts that the model TAPAS infers from the table. Example: ``tapas``."""
 
     Config = TapasConfig
     title = "TAPAS-Acc"
@@ -285,8 +285,8 @@ class TapexSequence(InputForm):
     """TAPEX encoding: text and table as one lower-case sequence, whose end is cut off if it is too long.
 
     transformers has removed TapexTokenizer, which applied BART's tokenizer to this string. As in PLOG's script, a space
-    is put before the sequence and before a cell that is tokenized alone (``add_prefix_space=True``; the checkpoint's
-    configuration has false). A truncated cell keeps this space; a whole cell does not.
+    is put before the sequence and before each cell that is tokenized alone to measure its length
+    (``add_prefix_space=True``; the checkpoint's configuration has false). Only truncated cells keep this space.
     """
 
     def __init__(self, cell_tokens: int) -> None:
@@ -328,7 +328,7 @@ class TapexConfig(TableConfig):
 
 @registry.register("tapex")
 class Tapex(TableEntailment):
-    """TAPEX-Acc: share of texts that follow from the table by TAPEX. Example: ``tapex``."""
+    """TAPEX-Acc: share of texts that the model TAPEX infers from the table. Example: ``tapex``."""
 
     Config = TapexConfig
     title = "TAPEX-Acc"

@@ -77,10 +77,10 @@ _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "t
 def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
     """Whether an entity occurs in a document, ignoring case.
 
-    It does if two or more neighbouring words of the entity occur in the document, or a single word that is not a stop
+    It occurs if the document has two or more neighbouring words of the entity, or one word of it that is not a stop
     word. The match may be part of a longer word. "US" in capitals is not a stop word.
 
-    Source: the code of Nan et al. (2021). That code tries the longest run of words first, with the same result.
+    Source: the code of Nan et al. (2021), which tries the longest run of words first and gives the same result.
 
     >>> stop_words = {"the", "of", "us"}
     >>> [found_in(name, "Mr Obama of Chicago met US envoys", stop_words) for name in ("Barack Obama", "The Who", "US")]
@@ -95,9 +95,9 @@ def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
 def entity_precision(
     entities: Sequence[Sequence[str]], documents: Sequence[str], stop_words: Collection[str]
 ) -> Float[np.ndarray, "N 2"]:
-    """For each of N summaries, the number of entities that occur in the document, and the number of entities: (N, 2).
+    """For each of N summaries (N, 2): the number of entities found in the document, and the number of all entities.
 
-    P_ent = (1 / #summaries with entities) · Σ found / all. The pooled form is Σ found / Σ all.
+    From these counts, P_ent = (1 / #summaries with entities) · Σ (found / all), and its pooled form is Σ found / Σ all.
 
     >>> entity_precision([["Ann Lee", "Rome"], []], ["Ann left Paris", "Rain"], {"the"}).tolist()
     [[1.0, 2.0], [0.0, 0.0]]
@@ -154,7 +154,7 @@ class Recogniser:
 
 
 BUILT_IN = {"capitals": CapitalisedNames}
-"""Methods that need no pipeline, by their names in ``entities.pipeline``."""
+"""Methods that need no spaCy pipeline, by their names in the setting ``pipeline``."""
 
 
 @lru_cache(maxsize=1)
@@ -174,7 +174,7 @@ class EntitiesConfig(MetricConfig):
 
 @registry.register("entities")
 class EntityPrecision(Metric):
-    """Share of a summary's named entities that occur in its document, by a spaCy pipeline. Example: ``entities``."""
+    """Share of a summary's named entities, found by spaCy, that occur in its document. Example: ``entities``."""
 
     Config = EntitiesConfig
     needs = ("text",)
@@ -192,7 +192,7 @@ class EntityPrecision(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave the metric out of "all": it needs a spaCy pipeline."""
+        """Reason why "all" leaves this metric out: it needs a spaCy pipeline."""
         return "runs a spaCy pipeline, on summaries only; to compute it, name one as entities.pipeline"
 
     def add(self, sample: Sample) -> None:

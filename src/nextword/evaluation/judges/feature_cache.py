@@ -19,7 +19,7 @@ from nextword.runtime.files import replacing
 from nextword.settings.setting_names import named
 
 Compute = Callable[[list[int]], Iterable[tuple[list[int], Float[np.ndarray, "B D"]]]]
-"""Function that gets indices and yields batches in any order. A batch has some indices and a feature row for each."""
+"""Function that gets indices of texts and yields batches: some of these indices, with one feature row per index."""
 
 SAVE_EVERY = 8
 """Number of batches between two saves."""
@@ -43,14 +43,15 @@ class FeatureCache:
     """Rows of features by key, in memory and, if there is a folder, in files that later runs load.
 
     The files are in a subfolder that is named after the model and all settings that change a feature. So features of
-    different models are never mixed up. Every save writes a new file atomically. A broken file is ignored with a
-    warning, and its texts are computed again. Two runs may share a folder.
+    different models are never mixed up. Every save writes a new file atomically. If a file is broken, it is ignored
+    with a warning, and the features of its texts are computed again. Two runs may share a folder.
 
     Args:
         folder: Folder for the files. None: features are kept only in memory.
         name: Name of the metric, used in the subfolder's name, for example "mauve".
         settings: Everything that the features depend on besides the text, such as the model's fingerprint.
-        progress: Function that receives, after every batch, the name and the numbers of finished rows and of all rows.
+        progress: Function that receives after every batch: ``name``, the number of finished rows, the number of all
+            rows.
     """
 
     def __init__(

@@ -27,33 +27,33 @@ from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
 FEW = 1000
-"""Number of texts below which the title says "few texts". MAUVE's authors advise 5,000 texts."""
+"""With fewer texts than this, the metric's title has the note "few texts". MAUVE's authors advise 5,000 texts."""
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "contrastive-decoding": {"model": "gpt2", "max_length": 256, "exact_length": 128},
 }
-"""Settings used in papers: those of contrastive decoding (Li et al., 2023) are in its ``eval_script.py``."""
+"""Settings used in papers, by name. ``contrastive-decoding``: ``eval_script.py`` of Li et al. (2023)."""
 
 
 class MauveConfig(MetricConfig):
     """Settings of MAUVE. The defaults are those of the package mauve-text."""
 
     model: str = "gpt2-large"
-    """Folder or hub name of the language model whose hidden states are compared. In a comparison, "start" means the
-    initial checkpoint."""
+    """Folder or hub name of the language model whose hidden states are compared. In ``nextword compare``, "start" names
+    the initial checkpoint."""
     max_length: int = Field(default=1024, ge=1)
-    """Maximum number of tokens per text, from its start, or the model's limit if it is lower."""
+    """Maximum number of tokens read per text, from its start; the model's limit if that is lower."""
     include_prompt: bool = False
-    """Whether the prompt is prepended to both texts."""
+    """Whether the prompt is prepended to generated and human texts."""
     buckets: Literal["auto"] | int = "auto"
     """Number of clusters of hidden states. "auto": a tenth of the number of texts, at least 2."""
     scaling: float = Field(default=5.0, gt=0)
     """The constant c of the divergence curve."""
     explained_variance: float = Field(default=0.9, gt=0, lt=1)
-    """Share of the variance that the PCA before clustering keeps."""
+    """Share of the states' variance that the PCA before clustering keeps."""
     restarts: int = Field(default=5, ge=1, le=1000)
-    """Number of k-means runs. The best run is used."""
+    """Number of k-means runs; the run with the smallest error is used."""
     iterations: int = Field(default=500, ge=1, le=100_000)
     """Maximum number of k-means iterations."""
     curve_points: int = Field(default=25, ge=2, le=100_000)
@@ -61,8 +61,8 @@ class MauveConfig(MetricConfig):
     seed: Seed = 25
     """Seed of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
-    """Number of tokens to which both texts of a sample are truncated. A sample with a shorter text is left out. None:
-    any length."""
+    """Number of tokens to which generated and human texts are truncated. Shorter samples are left out. None: any
+    length."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -82,10 +82,11 @@ class MauveConfig(MetricConfig):
 def mauve_of(
     human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
 ) -> float:
-    """MAUVE of two sets of features, with one row per text. It is 1 if the distributions are equal.
+    """MAUVE of human and generated texts, given one feature vector per text. It is 1 if the distributions are equal.
 
-    It is the area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q. P and Q are
-    the histograms of human and generated texts over clusters of their features. The package mauve-text computes it.
+    P and Q are the histograms of human and generated texts over clusters of their features. MAUVE is the area under the
+    curve with the points (exp(-c KL(Q|R)), exp(-c KL(P|R))) for all mixtures R of P and Q. The package mauve-text
+    computes it.
 
     Raises:
         UndefinedError: If one side has fewer than two texts.
@@ -131,7 +132,7 @@ def _no_words_about_small_clusters() -> Iterator[None]:
 
 @registry.register("mauve")
 class Mauve(Metric):
-    """MAUVE: closeness of the distributions of generated and human texts, by a language model. Example: ``mauve``."""
+    """MAUVE: similarity of generated texts to human texts in a language model's hidden states. Example: ``mauve``."""
 
     Config = MauveConfig
     needs = ("text", "references")
@@ -148,7 +149,7 @@ class Mauve(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave the metric out of "all": it runs a large language model."""
+        """Reason why "all" leaves this metric out: it runs a large language model."""
         return "runs a large language model (mauve.model, gpt2-large by default); to compute it, name the metric"
 
     def add(self, sample: Sample) -> None:
@@ -167,7 +168,7 @@ class Mauve(Metric):
                 texts.append(prompt + glue + text)
 
     def result(self) -> dict[str, Score]:
-        """``mauve``."""
+        """The score, with the key ``mauve``."""
         if not self._generated or not self._human:
             raise UndefinedError("MAUVE: no text" if not self._generated else "MAUVE: no human text")
         rows = self._features.of([*self._human, *self._generated])
@@ -199,11 +200,11 @@ class Mauve(Metric):
 
 
 class LastTokenFeatures:
-    """Computes the last token's hidden state for each text, with a cache.
+    """Computes the hidden state of each text's last token, and stores the states in a cache.
 
     Args:
         name: Folder or hub name of a language model. For an encoder-decoder model, the encoder is used.
-        max_length: Maximum number of tokens per text, from its start, or the model's limit if it is lower.
+        max_length: Maximum number of tokens read per text, from its start; the model's limit if that is lower.
 
     Raises:
         ValueError: If the model does not exist.
@@ -224,7 +225,7 @@ class LastTokenFeatures:
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
 
     def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
-        """The first ``length`` tokens of each text, decoded. None if one of the texts is shorter."""
+        """The first ``length`` tokens of each text, as strings. None if one of the texts is shorter."""
         rows = [self._tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in texts]
         return [str(self._tokenizer.decode(ids)) for ids in rows] if min(map(len, rows)) == length else None
 

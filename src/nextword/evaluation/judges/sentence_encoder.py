@@ -27,7 +27,7 @@ Batch = tuple[list[int], Float[np.ndarray, "B D"]]
 
 @dataclass(frozen=True)
 class EncoderReading:
-    """Numbers from an encoder's tokenization, which show whether the encoder can read the texts."""
+    """Counts from an encoder's tokenization of some texts. They show whether the encoder can read the texts."""
 
     tokens: int
     unknown: int
@@ -39,7 +39,7 @@ class EncoderReading:
     def fault(self) -> str | None:
         """Reason why the encoder cannot read these texts, or None if there is no such reason.
 
-        None does not prove that the encoder was trained on the language of the texts.
+        If the result is None, the encoder may still not have been trained on the language of the texts.
         """
         if 2 * self.unknown > self.tokens:
             return f"{self.unknown / self.tokens:.0%} of the tokens are unknown"
@@ -56,7 +56,8 @@ class SentenceEncoder:
         pooling: Pooling of the last layer into one vector: "cls" (first token), "mean" (mean over tokens) or "pooler"
             (first token through the checkpoint's pooling layer). None: the pooling that the checkpoint specifies for
             sentence-transformers, or the mean.
-        max_length: Maximum number of tokens, including special tokens, or the model's limit if it is lower.
+        max_length: Maximum number of tokens read per text, including special tokens; the model's limit if that is
+            lower.
 
     Raises:
         ValueError: If the encoder does not exist.

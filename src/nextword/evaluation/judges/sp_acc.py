@@ -1,4 +1,4 @@
-"""SP-Acc: share of texts whose program, from a semantic parser, is true on the table."""
+"""SP-Acc: a semantic parser translates texts into programs. The share of texts whose program is true on the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Parser = Callable[[Table, str], bool | Sequence[Program] | None]
 PROGRAMS = 36
 """Maximum number of programs per text. Later programs are ignored."""
 MANY = 8
-"""If there are more programs than this, the text is true if one of the best ``BEST`` programs is true."""
+"""If a text has more programs than this, it is true if one of its ``BEST`` best-scored programs is true."""
 BEST = 3
 
 
@@ -79,7 +79,7 @@ def find_parser(path: str | None) -> Parser:
 
 @registry.register("sp")
 class Sp(Metric):
-    """SP-Acc: share of texts whose program, by an external parser, is true on the table. Example: ``sp``."""
+    """SP-Acc: share of texts that are true on the table according to a semantic parser. Example: ``sp``."""
 
     Config = SpConfig
     needs = ("table", "text")
@@ -94,7 +94,7 @@ class Sp(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave the metric out of "all": the user must name a parser."""
+        """Reason why "all" leaves this metric out: the user must name a parser."""
         return "runs an external parser; to compute it, name one as sp.parser"
 
     def add(self, sample: Sample) -> None:

@@ -1,4 +1,4 @@
-"""Tables as text, in the formats of the models' training data, with cells read as in published scripts."""
+"""Writes tables as text, in the formats that published models were trained on."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sentence_form(table: Table) -> str:
 
 
 def row_form(table: Table) -> str:
-    """Title and rows in the short format of LogicNLG's entailment model (NLI-Acc).
+    """Title and rows in the short format that the entailment model of LogicNLG reads (NLI-Acc).
 
     Source: LogicNLG (Chen et al., 2020), ``NLI.py``. That script reads only the first 40 rows and the linked columns.
 

@@ -1,7 +1,7 @@
-"""Metrics: pure functions over texts and arrays, and for each metric a class that reads samples. None loads a model.
+"""Metrics that load no model. Each has a pure function over texts or arrays, and a class that reads samples.
 
 Importing this package registers the metrics. ``registry`` also finds the model-based metrics of
-``nextword.evaluation.judges``. It imports them when a name is unknown or all metrics are listed.
+``nextword.evaluation.judges``. It imports that package when a name is unknown or all metrics are listed.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Acc@k with two correct tokens, next-token accuracy and hits@k, and the rank of a matrix of log-probabilities."""
+"""Acc@k (two correct tokens), next-token accuracy and hits@k, and the numerical rank of a matrix."""
 
 from __future__ import annotations
 
@@ -66,13 +66,12 @@ class AccConfig(NumbersConfig):
     numbers = meaning = "k"
 
     k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(default=None, min_length=1)
-    """Numbers k of top predictions; none: those of 1, 2, 5, 10 and 25 for which the first sample has enough
-    predictions."""
+    """Numbers k of top predictions; none: 1, 2, 5, 10 and 25, as far as the first sample has enough predictions."""
 
 
 @registry.register("acc")
 class Acc(Metric):
-    """Acc@k: prompts whose two correct next tokens are both among the top k predictions. Example: ``acc:1,2,5``."""
+    """Acc@k: share of prompts with both correct next tokens among the top k predictions. Example: ``acc:1,2,5``."""
 
     Config = AccConfig
     needs = ("ranked_token_ids", "right_token_ids")
@@ -118,9 +117,9 @@ class Acc(Metric):
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
-    """Whether fewer than ``k`` tokens are more probable than each target. So equal probabilities count as correct.
+    """For each target, whether fewer than ``k`` tokens are more probable. So equal probabilities count as correct.
 
-    For k = 1, this is accuracy.
+    ``ranks`` counts the tokens that are more probable than each target. For k = 1, the share of hits is the accuracy.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
@@ -194,7 +193,7 @@ class Accuracy(Metric):
 # 2018, give D; the row constants add 1.) A distribution with a higher rank can express more contexts.
 
 GRAM_ABOVE = 50_000_000
-"""Number of entries above which the Gram matrix is used, because an SVD of a 4,750 x 50,257 matrix takes minutes."""
+"""If a matrix has more entries than this, its Gram matrix is used: an SVD of a 4,750 x 50,257 matrix takes minutes."""
 
 
 def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
@@ -222,7 +221,7 @@ def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
 
 
 def float32_tolerance(rows: int, columns: int) -> float:
-    """Relative tolerance of numpy and torch for the rank of a float32 matrix: max(rows, columns) * eps.
+    """The relative tolerance by which numpy and torch compute the rank of a float32 matrix: max(rows, columns) * eps.
 
     >>> round(float32_tolerance(4750, 50257), 4)
     0.006

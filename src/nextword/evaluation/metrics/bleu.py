@@ -32,10 +32,11 @@ Tokenize = Literal["13a", "intl", "char", "zh", "none"]
 def bleu(
     texts: Iterable[str], references: Iterable[Sequence[str]], n: int = 4, scorer: Any = None
 ) -> tuple[float, Float[np.ndarray, "N K"]]:
-    """Corpus BLEU-n, and the counts of each text: tokens, reference tokens, matches and m-grams per length.
+    """Corpus BLEU-n, and the counts of each text: tokens, reference tokens, and for each m matching and all m-grams.
 
-    Let c be the number of tokens of all texts, and r that of the references closest in length. Let p_m be the share of
-    m-grams that occur in a reference. An m-gram counts at most as often as in the reference with its largest count.
+    Let c be the number of tokens of all texts, and r the number of tokens of the references, taking for each text the
+    reference closest in length. Let p_m be the share of the texts' m-grams that occur in a reference. An m-gram counts
+    at most as often as in the reference with its largest count.
 
         BLEU-n = min(1, exp(1 - r / c)) · (p_1 · ... · p_n)^(1/n)
 
@@ -66,7 +67,7 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Tokens, tokens of the reference closest in length, then matching m-grams and all m-grams for each m."""
+    """Numbers of tokens, of tokens of the reference closest in length, and for each m of matching and all m-grams."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
@@ -94,7 +95,7 @@ class BleuConfig(OrdersConfig):
     """Settings of BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
-    """Lengths n of the longest n-grams. Each gives one BLEU-n."""
+    """Lengths n of the longest n-grams, with one BLEU-n each."""
     tokenize: Tokenize = "13a"
     """Tokenisation of sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (split at spaces)."""
     lowercase: bool = False
@@ -164,8 +165,8 @@ def bleu_logicnlg(
     """BLEU-1, -2 and -3 of LogicNLG, between 0 and 1.
 
     For every text, let c be its number of tokens, and r that of the reference closest in length (the shorter if two are
-    equally close). Let p_m be the share of its m-grams that occur in a reference. An m-gram counts at most as often as
-    in the reference with its largest count.
+    equally close). Let p_m be the share of the text's m-grams that occur in a reference. An m-gram counts at most as
+    often as in the reference with its largest count.
 
         BLEU-n = min(1, exp(1 - r / c)) · p_1^w_1 · p_2^w_2 · p_3^w_3
 
@@ -191,7 +192,7 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """Tokens, tokens of the closest reference, then matching m-grams and m-grams (at least 1) for m = 1, 2, 3."""
+    """Numbers of tokens, of tokens of the closest reference, and for m = 1, 2, 3 of matching and all (>= 1) m-grams."""
     tokens = text.lower().split()
     # split at single spaces: two spaces in a row leave an empty token, which the script counts in the length
     others = [reference.lower().split(" ") for reference in references]
@@ -243,7 +244,7 @@ class BleuLogicNLG(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave the metric out of "all": it reproduces one script, for texts about tables."""
+        """Reason why "all" leaves this metric out: it reproduces one script, for texts about tables."""
         return "reproduces the BLEU of LogicNLG's script, for texts about tables; to compute it, name it"
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:

@@ -41,7 +41,7 @@ def cider_d(
 
         sim_m(x, y) = exp(-(b_x - b_y)² / 2σ²) · Σ_g min(w_g(x), w_g(y)) · w_g(y) / (‖w(x)‖ · ‖w(y)‖)
 
-    where b counts 2-grams, and CIDEr-D(x) = 10 · mean over m = 1..n and over the references of sim_m(x, y).
+    where b is the number of 2-grams. CIDEr-D(x) is 10 times the mean of sim_m(x, y) over m = 1..n and the references y.
 
     Source: Vedantam, Zitnick and Parikh (2015). The result equals the COCO caption evaluation, where the length is the
     number of 2-grams (tokens minus one). The time is linear in the number of tokens.
@@ -110,7 +110,7 @@ class CiderConfig(MetricConfig):
 
 @registry.register("cider")
 class Cider(Metric):
-    """CIDEr-D: n-grams shared with the references, rare ones counting more, from 0 to 10. Example: ``cider``."""
+    """CIDEr-D: n-grams shared with references, from 0 to 10; rare n-grams count more. Example: ``cider``."""
 
     Config = CiderConfig
     needs = ("text", "references")

@@ -58,12 +58,12 @@ class CopyingSum:
 
     @property
     def wanted(self) -> int:
-        """Number of source words that the reference contains."""
+        """Number of source words that the reference contains, summed over examples."""
         return sum(self._wanted)
 
     @property
     def copied(self) -> int:
-        """Number of source words that the output contains."""
+        """Number of source words that the output contains, summed over examples."""
         return sum(self._copied)
 
     def recall(self) -> float | None:
@@ -110,7 +110,7 @@ class CopyingConfig(MetricConfig):
 
 @registry.register("copying")
 class Copying(Metric):
-    """Copy recall and precision of source words, compared with the reference. Example: ``copying``."""
+    """Copy recall and precision: overlap of the source words in text and reference. Example: ``copying``."""
 
     Config = CopyingConfig
     needs = ("source", "references", "text")

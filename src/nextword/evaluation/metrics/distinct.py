@@ -28,7 +28,7 @@ from nextword.results.records import Measure
 
 
 def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """Distinct n-grams divided by n-grams **within each text**, (N,). NaN for a text without n-grams.
+    """Distinct n-grams divided by all n-grams **within each text**, (N,). NaN for a text without n-grams.
 
     Source: the form of F2-Softmax (Choi et al., 2020, section 4.1) within a text. Li et al. (2016) count over the whole
         corpus and divide by tokens, which gives other values.
@@ -46,7 +46,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
 
 
 def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Number of different n-grams and of all n-grams of each text, (2, N).
+    """For each text, the number of distinct n-grams, and the number of all n-grams: (2, N).
 
     >>> [counts.tolist() for counts in distinct_and_all(TokenTexts.of([[1, 2, 1, 2], [3]]).ngrams(2))]
     [[2, 0], [3, 0]]
@@ -56,7 +56,7 @@ def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarra
 
 
 def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
-    """``distinct`` divided by ``total``. NaN if the total is 0."""
+    """``found`` divided by ``total``. NaN where ``total`` is 0."""
     with np.errstate(invalid="ignore"):
         shares: Float[np.ndarray, "... K"] = found / total
     return shares
@@ -135,7 +135,7 @@ class DistinctTokens:
         return len(self._seen)
 
     def score(self, measure: Measure) -> Score:
-        """The number of distinct tokens, with the number of all tokens as ``n``."""
+        """A score: the number of distinct tokens, computed from as many tokens as were read (``Score.n``)."""
         if not self.tokens:
             raise UndefinedError(f"{measure.title}: no sample has a token")
         return Score(measure, float(self.distinct), self.tokens)

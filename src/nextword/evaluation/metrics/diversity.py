@@ -29,7 +29,7 @@ PRODUCT = (2, 3, 4)
 
 
 def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """Mean over the K lengths in ``n`` of distinct n-grams / n-grams, for each text, (N,).
+    """For each text, the mean over the lengths in ``n`` of (distinct n-grams / all n-grams), shape (N,).
 
     NaN for a text that is shorter than one of the lengths.
 
@@ -46,7 +46,7 @@ def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "
 
 
 def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokenize = "words") -> float:
-    """prod_n (1 - rep_n), rep_n = 1 - (sum_i distinct n-grams of text i) / (sum_i n-grams of text i).
+    """The product over ``n`` of 1 - rep_n = (sum_i distinct n-grams of text i) / (sum_i all n-grams of text i).
 
     An n-gram that occurs in two texts counts as distinct in both. NaN if no text has n-grams of one of the lengths.
 
@@ -93,7 +93,7 @@ class DiversityConfig(MetricConfig):
 
 @registry.register("diversity")
 class Diversity(OfAllTexts):
-    """n-gram diversity: mean and product of the shares of distinct n-grams over n. Example: ``diversity``."""
+    """n-gram diversity: mean and product, over lengths n, of the share of distinct n-grams. Example: ``diversity``."""
 
     Config = DiversityConfig
     group, goal, decimals = metric.DIVERSITY, "human", 1
@@ -141,7 +141,7 @@ EPSILON = 0.1
 
 
 def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "words") -> Float[np.ndarray, "K N"]:
-    """BLEU of each text with **all other texts** as references, (K, N), with one row per length in ``n``.
+    """BLEU of each of N texts with **all other texts** as references: (K, N), one row for each of K lengths in ``n``.
 
     Let c(g) be the count of an m-gram g in the text, and C(g) its largest count in any other text. Then
     p_m = sum_g min(c(g), C(g)) / sum_g c(g), where a numerator of 0 becomes 0.1 and a denominator of 0 becomes 1, and
@@ -183,7 +183,7 @@ class SelfBleuConfig(OrdersConfig):
     """Settings of Self-BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """Lengths n of the longest n-grams. Each gives one Self-BLEU-n."""
+    """Lengths n of the longest n-grams, with one Self-BLEU-n each."""
 
 
 @registry.register("self-bleu")

@@ -26,8 +26,8 @@ def frequency_groups(
 ) -> Int[np.ndarray, "V"]:
     """Group of each token, (V,): 0 for the most frequent tokens, which make up the first 40 % of the corpus, and so on.
 
-    Tokens are sorted by count, and equal counts by id. A token whose share begins before a boundary belongs to the more
-    frequent group, even if its share extends over the boundary. Tokens with count 0 are in the last group.
+    Tokens are sorted by count, and equal counts by id. A token whose share of the corpus begins before a boundary and
+    ends after it belongs to the more frequent group. Tokens with count 0 are in the last group.
 
     Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. F2-Softmax does not
         state the boundary between medium and rare; we use 70 %.

@@ -1,6 +1,6 @@
 """Negative log-likelihood, perplexity and bits per byte, from sums over blocks that are divided only at the end.
 
-The mean perplexity of texts is different: it is a mean of the texts' values (He, Chen and Kim, 2020).
+Only ``mean_perplexity`` is a mean of the texts' values (He, Chen and Kim, 2020).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from nextword.evaluation.metrics.sample import AllOrNone, Sample
 from nextword.evaluation.metrics.statistics import Interval, bootstrap_ratio
 
 ABOVE_ZERO = 1e-6
-"""Rounding error allowed in a log-probability. A larger value above 0 is an error."""
+"""Largest log-probability above 0 that counts as a rounding error. A larger one is an error in the samples."""
 
 
 def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     """Perplexity of each text: exp(nats of the text / tokens of the text), (N,).
 
-    NaN without tokens, inf if too large for a float. The mean over texts is the "average perplexities of all
-    article-summary pairs" of He, Chen and Kim (2020, section 4.3). For texts of equal length it is never below the
-    corpus perplexity, and the few texts with the highest perplexity dominate it.
+    A text without tokens has NaN, and a perplexity too large for a float is inf. He, Chen and Kim (2020, section 4.3)
+    report the mean over texts ("average perplexities of all article-summary pairs"). For texts of equal length this
+    mean is never below the corpus perplexity, and the few texts with the highest perplexity dominate it.
 
     >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
     [2.0, 3.0]
@@ -41,7 +41,7 @@ class LikelihoodSum:
     """Sums over blocks of scored text.
 
     nll = (sum of nats) / (number of tokens). perplexity = exp(nll), per token of this tokenizer.
-    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes). It can be compared between tokenizers.
+    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes), which can be compared between tokenizers.
 
     >>> total = LikelihoodSum()
     >>> total.add(nats=4 * math.log(2), tokens=4, text_bytes=8)
@@ -127,7 +127,7 @@ class LikelihoodMetricConfig(MetricConfig):
     """Settings of likelihood."""
 
     mean: bool = False
-    """Whether to report also the mean of the samples' perplexities."""
+    """Whether to also report the mean of the samples' perplexities."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class LikelihoodMetricConfig(MetricConfig):
         return {"mean": True} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The argument "mean" if it is set."""
+        """The argument "mean" if ``mean`` is true."""
         return ["mean"] if self.mean else []
 
 

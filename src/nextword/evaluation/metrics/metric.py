@@ -43,16 +43,16 @@ class MetricConfig(SpecSettings):
 
 
 class UndefinedError(ValueError):
-    """The value is not defined for these samples. For example, a single text has no Self-BLEU."""
+    """Raised if a metric is not defined for the samples. For example, a single text has no Self-BLEU."""
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """A progress function that does nothing. It can be pickled."""
+    """A progress function that does nothing. Unlike a lambda, it can be pickled."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The environment of a metric: tokens, device and cache."""
+    """What a metric gets besides its settings: the unit of tokens, a device and a cache."""
 
     unit: Unit = field(default_factory=Words)
     """Unit by which texts are split into tokens."""
@@ -77,8 +77,8 @@ class Score:
     n: int
     """Number of cases (texts, tokens, bytes) from which the value was computed."""
     statistic: Statistic | None = None
-    """Contribution of each sample, in order, for intervals and tests. None if the value is not a function of sums over
-    samples."""
+    """Contribution of each sample to the value, in order, for intervals and tests. None if the value is not a function
+    of sums over samples."""
     note: str | None = None
     """Note for the reader, for example how many texts are empty and count as wrong."""
 
@@ -96,7 +96,7 @@ class Score:
 
     @classmethod
     def ratio(cls, measure: Measure, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Score:
-        """Make the score ``transform(sum of sums / sum of counts)``. ``n`` is the sum of the counts.
+        """Make the score with the value ``transform(sum(sums) / sum(counts))``. Its ``n`` is ``sum(counts)``.
 
         Raises:
             UndefinedError: If the counts sum to 0.
@@ -118,18 +118,19 @@ class Metric(ABC):
 
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
-    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``, and "reference_tokens" and
-    "prompt_tokens" are similar. "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
+    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``; "reference_tokens" and "prompt_tokens"
+    mean the same for references and prompt. "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Modules of optional dependencies. The metric needs all of them."""
     scores_people: ClassVar[bool] = True
     """Whether the metric can be computed for human references. False for metrics of a model's predictions."""
     votes: ClassVar[tuple[str, ...]] = ()
-    """Keys of ``result`` that are compared when systems are ranked. Empty: the first key."""
+    """Keys of ``result`` by which systems are ranked. Empty: the first key."""
     group: ClassVar[str]
-    """Heading over the metric's values in tables, such as ``DIVERSITY``. ``measure`` uses it and the next two."""
+    """Heading over the metric's values in tables, such as ``DIVERSITY``. ``measure`` uses ``group``, ``goal`` and
+    ``decimals``."""
     goal: ClassVar[Goal | None] = None
-    """Whether higher or lower values are better, by default."""
+    """Default for which values are better: higher or lower ones, or those near the human value; None: unknown."""
     decimals: ClassVar[int | None] = None
     """Default number of decimal places."""
 
@@ -139,13 +140,13 @@ class Metric(ABC):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason to leave this metric out of "all", for instance that it runs a large model. None: include it."""
+        """Reason why "all" leaves this metric out, for instance that it runs a large model. None: "all" includes it."""
         return None
 
     def measure(
         self, title: str, unit: str, meaning: str, goal: Goal | None = None, decimals: int | None = None
     ) -> Measure:
-        """Describe one of the metric's values."""
+        """Describe one of the metric's values. ``goal`` and ``decimals`` default to those of the class."""
         return Measure(
             title=title,
             group=self.group,
@@ -173,7 +174,7 @@ class Metric(ABC):
 
 
 class OfAllTexts(Metric):
-    """Base class of metrics over all generated texts together. It keeps the tokens of all texts."""
+    """Base class of metrics that need all generated texts at once. It keeps the tokens of all texts."""
 
     needs = ("tokens",)
 
@@ -186,7 +187,7 @@ class OfAllTexts(Metric):
         self._tokens.append(sample.tokens)
 
     def texts(self) -> TokenTexts:
-        """All texts read so far."""
+        """The tokens of all texts read so far."""
         return TokenTexts.of(self._tokens)
 
 
@@ -234,9 +235,9 @@ class NumbersConfig(MetricConfig):
     """Settings of a metric whose spec is a list of whole numbers."""
 
     numbers: ClassVar[str]
-    """Name of the setting that has these numbers."""
+    """Name of the setting that the numbers in the spec set."""
     meaning: ClassVar[str]
-    """Name of these numbers in error messages."""
+    """What these numbers are called in error messages."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:

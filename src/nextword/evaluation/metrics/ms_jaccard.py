@@ -30,12 +30,12 @@ def ms_jaccard(
     n: Sequence[int] = (1, 2, 3),
     tokenize: Tokenize = "words",
 ) -> Float[np.ndarray, "K"]:
-    """Geometric mean of the Jaccard indices of m-gram multisets, m = 1..n, for each length in ``n``, (K,).
+    """For each length in ``n`` (K,): geometric mean over m = 1..n of the Jaccard index of both sides' m-gram multisets.
 
     Let c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts). Then
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
-    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. Their numbers may
-    differ. NaN if neither side has n-grams. The value is symmetric.
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. The two numbers of texts
+    may differ. NaN if neither side has n-grams. Exchanging the two sides does not change the value.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
@@ -66,7 +66,7 @@ class MsJaccardConfig(OrdersConfig):
     """Settings of MS-Jaccard."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """Lengths n of the longest n-grams. Each gives one MS-Jaccard-n."""
+    """Lengths n of the longest n-grams, with one MS-Jaccard-n each."""
 
 
 @registry.register("ms-jaccard")

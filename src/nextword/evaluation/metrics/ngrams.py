@@ -1,4 +1,4 @@
-"""Numbers for the n-grams of many texts, so that n-grams are counted by sorting: O(T log T) for T tokens."""
+"""Numbers the n-grams of many texts, so that they are counted by sorting these numbers: O(T log T) for T tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 LONGEST = 1000
-"""Maximum length n. Each length takes one pass over all tokens."""
+"""Maximum length n of an n-gram. Each length takes one pass over all tokens."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class NGrams:
         return np.bincount(self.texts, minlength=self.number_of_texts)
 
     def counts(self) -> tuple[Int[np.ndarray, "U"], Int[np.ndarray, "U"], Int[np.ndarray, "U"]]:
-        """Text, n-gram and count of each distinct n-gram of each text, ordered by text, then n-gram."""
+        """For each distinct n-gram of each text: text, n-gram and count, ordered by text, then by n-gram."""
         pairs, counts = np.unique(self.texts * np.int64(max(self.distinct, 1)) + self.ids, return_counts=True)
         return pairs // max(self.distinct, 1), pairs % max(self.distinct, 1), counts
 

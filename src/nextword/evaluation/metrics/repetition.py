@@ -30,13 +30,13 @@ LONGEST_PHRASE = 90
 SHORTEST_LOOP = 3
 """Minimum number of tokens of a phrase that forms a loop with two copies."""
 MOST_COPIES = 50
-"""A shorter phrase forms a loop if it has more copies than this."""
+"""A phrase with fewer tokens than ``SHORTEST_LOOP`` forms a loop only if it has more copies than this."""
 
 
 def copies_at_end(
     text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
 ) -> Int[np.ndarray, "P"]:
-    """Number of back-to-back copies of the last n tokens at the end, for n = 1, 2, .... It is 1 without repetition.
+    """For n = 1, 2, ...: how many times the last n tokens occur back to back at the end; 1 without repetition.
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
@@ -75,7 +75,7 @@ class RepConfig(MetricConfig):
 
 @registry.register("rep")
 class Rep(Metric):
-    """Rep: share of texts that end in a loop, which is a repeated phrase. Example: ``rep``."""
+    """Rep: share of texts that end in a loop (a phrase repeated again and again). Example: ``rep``."""
 
     Config = RepConfig
     needs = ("tokens",)
@@ -190,10 +190,10 @@ Ids = Sequence[int] | Int[np.ndarray, "T"]
 
 
 def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
-    """Distance from each predicted token back to its last occurrence among the targets, (T,). 0 if there is none.
+    """For each predicted token, how many positions before it the same token last occurs in ``targets``; 0: nowhere.
 
-    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the distance is from 1 to l. So one pass
-    gives the result for every l. Time: O(T log T).
+    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the number is from 1 to l. So one pass gives
+    the repetition for every window size l. Time: O(T log T).
 
     >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
     [0, 1, 2, 0]
@@ -223,12 +223,12 @@ class TokenRepetitionConfig(NumbersConfig):
     numbers = meaning = "windows"
 
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
-    """Window sizes l. The prediction is searched for among the last l targets."""
+    """Window sizes l. A prediction is repeated if the last l targets include it."""
 
 
 @registry.register("token-repetition")
 class TokenRepetition(Metric):
-    """rep/l and wrep/l: (wrong) predictions that are among the last l tokens. Example: ``token-repetition:128``."""
+    """rep/l (wrep/l): share of (wrong) predictions among the l tokens before. Example: ``token-repetition:128``."""
 
     Config = TokenRepetitionConfig
     needs = ("target_token_ids", "predicted_token_ids")

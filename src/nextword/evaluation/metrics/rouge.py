@@ -152,13 +152,13 @@ class RougeConfig(MetricConfig):
     kinds: tuple[Kind, ...] = KINDS
     """Kinds of ROUGE: "1", "2", "l" and "lsum". In a spec: ``rouge:1,2,l``."""
     value: Value = "f1"
-    """Value to report: "f1", "precision" or "recall". The reference is always chosen by F1."""
+    """Value to report: "f1", "precision" or "recall". The reference with the highest F1 is always used."""
     stemmer: bool = True
     """Whether to apply the Porter stemmer to English words."""
     unicode: bool = False
     """Whether to keep letters outside a-z, which rouge-score drops."""
     split_sentences: bool = False
-    """Whether ROUGE-Lsum splits texts into sentences instead of using their lines."""
+    """Whether ROUGE-Lsum splits texts into sentences; otherwise each line is a sentence."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -235,8 +235,8 @@ class Rouge(Metric):
 class CommonSubsequence:
     """Computes longest common subsequences of one text with others, in O(T · T / 64) steps instead of O(T · T).
 
-    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row is 0 if the length grows from
-        column j to column j + 1.
+    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row of the table of lengths is 0 if
+        the length grows from column j to column j + 1.
 
     >>> common = CommonSubsequence("the cat sat on the mat".split())
     >>> common.length("the dog sat on a mat".split())
@@ -262,8 +262,8 @@ class CommonSubsequence:
     def places(self, other: Sequence[Hashable]) -> list[int]:
         """Positions in ``other`` of one longest common subsequence.
 
-        If there are several, it is the one that rouge-score returns. It goes back from the end. A token of ``text`` is
-        skipped before a token of ``other`` only if a longer subsequence remains.
+        If there are several, it is the one that rouge-score returns. The search begins at the ends of both texts. It
+        skips a token of ``text``, rather than one of ``other``, only if a longer subsequence remains.
         """
         rows = [self._ones]
         for token in other:

@@ -18,7 +18,7 @@ Ids = list[Annotated[int, Field(ge=-(2**63), lt=2**63)]]
 
 
 def renaming(field: str, key: str) -> str:
-    """The option or argument that maps a field to another key."""
+    """The option and argument with which a user says that the files have ``field`` under the name ``key``."""
     return either(f"--field {field}={key}", f"fields={{'{field}': '{key}'}}")
 
 
@@ -85,7 +85,7 @@ class Sample(BaseModel):
     target_ranks: Ids | None = None
     """Number of tokens that are more probable than each target. 0: the target is the top prediction."""
     predicted_token_ids: Ids | None = None
-    """Most probable token at each target."""
+    """Most probable token at the position of each target."""
     ranked_token_ids: Ids | None = None
     """Most probable next tokens after the prompt, best first."""
     right_token_ids: Ids | None = None
@@ -121,7 +121,7 @@ class Sample(BaseModel):
         return self
 
     def bound(self, place: str, unit: Unit) -> Sample:
-        """Return this sample with its origin (for messages) and the unit by which its texts are split into tokens."""
+        """Return this sample with its origin ``place`` (for messages) and the ``unit`` of its tokens."""
         self._place, self._unit = place, unit
         return self
 
@@ -189,10 +189,11 @@ class Sample(BaseModel):
             raise ValueError(f"{self._place}: {fault}") from None
 
     def as_human(self) -> Sample:
-        """The first reference as the generated text, with the other references as its references.
+        """A sample whose text is the first reference, with the other references as its references.
 
-        If there is only one reference, it is its own reference, so it matches human text perfectly by construction.
-        Held-out tokens are used as predictions, so that repetition in human text is measured in the same way.
+        If there is only one reference, it is its own reference, so it matches human text perfectly by construction. The
+        held-out tokens become the predictions, so that repetition in human text is measured as in a model's
+        predictions.
         """
         texts, ids, targets = self.references, self.reference_token_ids, self.target_token_ids
         if not texts and not ids and targets is None:
@@ -244,7 +245,7 @@ class AllOrNone:
         self._first: tuple[bool, str] | None = None
 
     def has(self, sample: Sample, present: bool) -> bool:
-        """Whether the samples have the field. ``present`` is whether the next sample has it.
+        """Whether the samples have the field. ``present`` says whether ``sample``, the next one, has it.
 
         Raises:
             MissingFieldError: If the sample differs from the first one.

@@ -17,9 +17,9 @@ Numbers = Sequence[float | int] | Float[np.ndarray, "N"] | Int[np.ndarray, "N"]
 
 @dataclass(frozen=True)
 class Statistic:
-    """A statistic ``combine(sum_i parts[i])``. Each sample adds K numbers, and the value is a function of the sums.
+    """A statistic ``combine(sum_i parts[i])``. Each sample i adds K numbers; the value is a function of the K sums.
 
-    A ratio of sums is divided only at the end. It is not a mean of ratios.
+    For example, the ratio of two sums over all samples, which differs from the mean of the samples' ratios.
 
     >>> Statistic.mean(np.array([1.0, 2.0, np.nan])).value
     1.5
@@ -66,7 +66,7 @@ MOST_DRAWS = 1_000_000
 """Maximum number of resamples or permutations."""
 
 KNOWN_DRAWS = 0.99
-"""Share of resamples that must have a value. With few samples, some resamples contain only samples without a value."""
+"""Minimum share of resamples with a value. With few samples, a resample may contain only samples without a value."""
 
 Interval = tuple[float, float] | None
 
@@ -127,7 +127,7 @@ def _combined(statistics: Sequence[Statistic], sums: Float[np.ndarray, "R SK"]) 
 
 
 def expect_draws(number: int, name: str) -> None:
-    """Raise ValueError if so many resamples would take too long or need too much memory. ``name`` is the setting."""
+    """Raise ValueError if ``number`` resamples would take too much time or memory. ``name`` is the setting."""
     if not 1 <= number <= MOST_DRAWS:
         size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
         raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} ({number:,} given){size}")
@@ -161,7 +161,7 @@ def bootstrap_ratio(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of ``transform(sum(sums) / sum(counts))`` over blocks.
+    """Bootstrap interval of ``transform(sum(sums) / sum(counts))``, where blocks are resampled; one value per block.
 
     Returns:
         Lower and upper end. ``None`` with fewer than two blocks, or if a resample has a total count of 0.
@@ -184,7 +184,7 @@ def bootstrap_ratio(
 def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
     """Mean over seeds and its Student's t interval. With one seed, the interval is None.
 
-    The interval describes variation between training seeds, not between test sets.
+    The interval shows how much the value varies between training seeds, not between test sets.
 
     >>> mean, (low, high) = over_seeds([1.0, 2.0, 3.0])
     >>> round(low, 3), mean, round(high, 3)
@@ -230,13 +230,13 @@ class PairedTest:
     difference: float
     """Value of the first system minus value of the second."""
     interval: Interval
-    """95 % bootstrap interval of the difference."""
+    """95 % bootstrap interval of ``difference``."""
     p_bootstrap: float
-    """Two-sided bootstrap p-value. It is twice the smaller share of resamples on one side of 0 (Koehn, 2004; Efron &
-    Tibshirani, 1993, ch. 16)."""
+    """Two-sided bootstrap p-value: twice the share of resamples in which the difference is above 0, or twice the share
+    below 0, whichever is smaller (Koehn, 2004; Efron & Tibshirani, 1993, ch. 16)."""
     p_permutation: float
-    """Two-sided permutation p-value. It is the share of ways to swap the systems' samples that give at least this
-    difference."""
+    """Two-sided permutation p-value: the share of swaps of the two systems' samples that give a difference at least as
+    large in absolute value."""
 
 
 def paired_tests(
@@ -246,10 +246,10 @@ def paired_tests(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> list[PairedTest | None]:
-    """Paired tests of several statistics of two systems. All tests have the same resamples.
+    """Paired tests of two systems, one test per statistic. All tests have the same resamples.
 
-    Both systems must have the same N samples in the same order. If there are at most ``permutations`` swaps (2^N), all
-    of them are used, and the test is exact.
+    Both systems must have the same N samples in the same order. A permutation swaps the two systems' values of some
+    samples. If there are at most ``permutations`` such swaps (2^N), all are used, and the test is exact.
 
     Returns:
         One test per statistic. None with fewer than two samples, or if a statistic has no value on a resample.

@@ -34,7 +34,7 @@ class Unit(ABC):
     size: int | None = None
     """Vocabulary size V; None if it is unknown beforehand."""
     takes_ids: bool = True
-    """Whether the token ids in the samples are tokens of this unit."""
+    """Whether the samples' token ids, if given, are used as tokens of this unit."""
     special: frozenset[int] = frozenset()
     """Ids that are not text, such as padding, and start and end of sequence."""
 
@@ -43,11 +43,11 @@ class Unit(ABC):
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if the counts are known to belong to another unit."""
+        """Raise ValueError if the counts are known to belong to another unit. ``where`` names their setting."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort different ids by id. This order does not depend on the order of texts."""
+        """Indices that sort distinct ids. The order of the tokens does not depend on the order of the texts."""
         return np.argsort(ids, kind="stable")
 
 

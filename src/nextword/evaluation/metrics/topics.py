@@ -22,8 +22,8 @@ def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"])
 
         JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
 
-    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which is the square root, and which is
-        NaN if rounding gives a tiny negative divergence.
+    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which returns the square root of the
+        divergence, and NaN if rounding gives a tiny negative divergence.
 
     >>> jensen_shannon(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0, 1.0], [0.5, 0.5]]))
     array([1., 0.])
@@ -127,7 +127,7 @@ class TopicsConfig(MetricConfig):
     iterations: int = Field(default=10, ge=1, le=100_000)
     """Number of passes over the documents while fitting."""
     jobs: int = Field(default=1, ge=1, le=1024)
-    """Number of processes for fitting. The result depends on it, because each process has its own random
+    """Number of processes for fitting. The result depends on this number: each process has its own random
     initialisation."""
     corpus: str | None = None
     """Path of the file of documents to fit on, one per line (or ``.jsonl``: strings, or objects with a "text"). None:
@@ -138,7 +138,7 @@ class TopicsConfig(MetricConfig):
 
 @registry.register("topics")
 class TopicMatch(Metric):
-    """Topic match: divergence of LDA topics between a text and its reference. Example: ``topics``."""
+    """Topic match: divergence between the LDA topics of a text and of its reference. Example: ``topics``."""
 
     Config = TopicsConfig
     needs = ("text", "references")

@@ -34,8 +34,8 @@ def unigram_kl(
 ) -> float:
     """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q in the same way.
 
-    Source: KLD of F2-Softmax (Choi et al., 2020, section 4.1.6), between "unigram distributions of the generated texts
-    and the test data". F2-Softmax states neither direction nor smoothing.
+    Source: the paper of F2-Softmax (Choi et al., 2020, section 4.1.6) has a KLD between "unigram distributions of the
+    generated texts and the test data". It states neither direction nor smoothing.
 
     Args:
         p: Counts of K tokens, (K,).
@@ -67,8 +67,8 @@ class UnigramKlConfig(MetricConfig):
     """Settings of unigram KL."""
 
     smoothing: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    """Number added to the count of every token of the vocabulary. If it is small, tokens of only one side dominate the
-    value."""
+    """Number added to the count of every token of the vocabulary. A small number lets tokens of only one side dominate
+    the value."""
     against: str = REFERENCES
     """Human text: "references" (all references of the samples), "test" (all test data of a comparison's task, as in
     F2-Softmax), a text file, or a file of counts (.npz from nextword count, or .npy)."""
@@ -83,7 +83,7 @@ class UnigramKlConfig(MetricConfig):
         return {"against": arguments[0]} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The argument "test" if it is set."""
+        """The argument "test" if ``against`` is "test"."""
         return [TEST] if self.against == TEST else []
 
 

@@ -239,7 +239,7 @@ def check_item(
 
 
 def blocks_of(items: int, most: int) -> list[list[int]]:
-    """Indices of items in blocks of at most the given size. There are as few blocks as possible, of nearly equal size.
+    """Splits the indices of ``items`` items into as few blocks of at most ``most`` as possible, of nearly equal size.
 
     >>> blocks_of(5, 2)
     [[0, 1], [2, 3], [4]]
@@ -250,9 +250,9 @@ def blocks_of(items: int, most: int) -> list[list[int]]:
 def dealt(
     blocks: Sequence[Sequence[_Hidden]], judges: int, rng: np.random.Generator, first: Sequence[_Hidden] = ()
 ) -> list[Form]:
-    """One form per judge and block.
+    """Makes one form per judge and block of items. Each form begins with the items ``first``.
 
-    Each form has its own order of items. The order of an item's texts follows the rows of a Latin square over the
+    Each form has its own order of items. In each item, the texts are ordered by a row of a Latin square over the
     systems. So each system is in each position equally often.
     """
     turn = count()
@@ -297,11 +297,11 @@ LEVEL = 0.05
 
 
 def detectable_difference(config: SurveyConfig, items: int | None = None, judges: int | None = None) -> float:
-    """The smallest true difference between two systems that is detected with the desired power.
+    """The smallest true difference between two systems that the survey detects with the desired power.
 
-    One judge's difference on one item has a part that all judges of the item share, and a part of the judge. With n
-    items and J judges each, the mean difference has the variance
-    ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
+    The difference that a judge sees on an item is the sum of a part that all judges of the item share and a part of
+    this judge alone. With n items and J judges per item, the mean difference has the variance ``spread^2 (agreement / n
+    + (1 - agreement) / (n J))``.
 
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205

@@ -1,4 +1,4 @@
-"""Writes a survey to a folder. The files for the judges are in a subfolder, and the key is outside it."""
+"""Writes a survey to a folder: files for judges in a subfolder, and outside it the key to the texts' systems."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NEAR = "near"
 
 
 def label_studio_tasks(survey: Survey) -> str:
-    """Label Studio tasks as JSON, one per unit. ``context`` is the text to read, and ``text`` is the judged text.
+    """Label Studio tasks as JSON, one per unit. ``context`` is the text to read first, and ``text`` is the judged text.
 
     If a unit has document sentences, they are in ``near``.
     """
@@ -134,7 +134,7 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
 # -- Prolific: a link for each form, and the number of places of the study for it.
 
 PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-"""Prolific inserts the participant's id here. The page uses it as the judge's name."""
+"""Parameters of a page's address. Prolific inserts the participant's id, which the page uses as the judge's name."""
 
 
 def prolific_links(survey: Survey, page_url: str) -> str:

@@ -55,7 +55,7 @@ def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack
 
 
 Row = tuple[list[str], JudgeAnswers | Exception]
-"""Position of a row in its file, and its answers or the error."""
+"""One row of a file: the words that name its position, and its answers or the error."""
 
 
 def _rows(path: Path, survey: Survey) -> Iterator[Row]:

@@ -19,22 +19,23 @@ CHECK = "This sentence checks that the texts are read: please answer {answers} h
 
 
 class PowerConfig(Settings):
-    """Assumptions for the statement on statistical power."""
+    """Assumptions for the survey's statement on statistical power (the difference that it can detect)."""
 
     spread: float | None = Field(default=None, gt=0, le=10)
-    """Standard deviation of one judge's difference between two systems on one item. The default depends on the kind."""
+    """Standard deviation of the difference that one judge sees between two systems on one item. The default depends on
+    the kind of survey."""
     agreement: float = Field(default=0.3, ge=0, le=1)
-    """Share of this variance that all judges of an item have in common. In HistAlign's human evaluations, alpha was
-    0.34 and 0.52."""
+    """Share of the variance ``spread``² that all judges of an item have in common. In HistAlign's human evaluations,
+    alpha was 0.34 and 0.52."""
     power: float = Field(default=0.8, gt=0.05, lt=1)
-    """Desired power, which is the share of such surveys that detect the difference at p < 0.05, two-sided."""
+    """Desired power: the share of surveys with these settings that detect a true difference at p < 0.05 (two-sided)."""
 
 
 class SurveyConfig(Settings):
     """Settings of a survey of any kind."""
 
     typical_spread: ClassVar[float] = 1.0
-    """Default standard deviation for ``power``."""
+    """Default of ``power.spread``, a standard deviation."""
 
     items: int = Field(default=100, ge=2, le=10_000)
     """Number of prompts that are judged. The seed selects them."""
@@ -45,17 +46,17 @@ class SurveyConfig(Settings):
     seed: Seed = 0
     """Seed of all random choices: prompts, sides, orders, checks."""
     checks: int = Field(default=2, ge=0, le=50)
-    """Number of attention checks per form."""
+    """Number of attention checks per form (items that ask for given answers)."""
     allowed_failures: int = Field(default=0, ge=0, le=50)
-    """Number of checks that a judge may fail. With more failed checks, the judge's answers are left out."""
+    """Number of checks that a judge may fail. If a judge fails more checks, all answers of this judge are left out."""
     check_text: str = CHECK
-    """Sentence that turns an item into a check. The requested answers replace {answers}."""
+    """Sentence that is put into an item's text to make a check. The requested answers replace {answers}."""
     title: str = "Judge texts"
     """Heading of the page."""
     consent: str = CONSENT
     """Consent text. A blank line separates paragraphs."""
     instructions: str = ""
-    """Instructions for judges. A blank line separates paragraphs. By default the instructions of the kind."""
+    """Instructions for judges. A blank line separates paragraphs. Empty: the instructions of the kind of survey."""
     hand_back: str = "Send this file to the person who asked you."
     """Text on the last page about what to do with the answer file."""
     completion_url: str = ""
@@ -63,7 +64,7 @@ class SurveyConfig(Settings):
     page_url: str = "https://example.org/page.html"
     """Address where page.html will be published. The Prolific links contain it."""
     power: PowerConfig = PowerConfig()
-    """Assumptions for the statement on statistical power."""
+    """Assumptions for the survey's statement on statistical power."""
 
     @model_validator(mode="after")
     def _addresses_are_of_the_web(self) -> Self:

@@ -54,7 +54,7 @@ class TwoLevels:
         return self.items.value
 
     def less(self, other: TwoLevels) -> TwoLevels:
-        """The difference between two statistics of the same items and judges."""
+        """This statistic minus ``other``, which has the same items and judges."""
         return TwoLevels(
             _less(self.items, other.items), _less(self.judges, other.judges), _less(self.cells, other.cells)
         )
@@ -62,7 +62,7 @@ class TwoLevels:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Item and judge of each answer, numbered from 0. Statistics with the same crossing can be subtracted."""
+    """The item and the judge of each answer, numbered from 0. Statistics of the same crossing can be subtracted."""
 
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
@@ -87,12 +87,12 @@ def two_level_intervals(
 ) -> list[Interval]:
     """Confidence intervals that generalise to other items and other judges.
 
-    Items and judges are each resampled with replacement, and the two deviations are added. The noise of single answers
-    is in both deviations. So their sum is scaled to the variance ``V_items + V_judges - V_cells`` (Cameron, Gelbach &
-    Miller, 2011), which is at least the larger of the first two. Because there are few judges, there is a factor
-    G / (G - 1) for G items or judges, and Student's t replaces the normal (Satterthwaite's degrees of freedom). With
-    one judge only items are resampled. If there are few judges who do not differ at all, the interval is somewhat too
-    wide: its coverage is up to 98 %.
+    Items and judges are resampled separately, with replacement, and the two deviations from the value are added. Both
+    deviations contain the noise of single answers. So their sum is scaled to the variance ``V_items + V_judges -
+    V_cells`` (Cameron, Gelbach & Miller, 2011), which is at least the larger of the first two. Because there are few
+    judges, there is a factor G / (G - 1) for G items or judges, and Student's t replaces the normal (Satterthwaite's
+    degrees of freedom). With one judge only items are resampled. If there are few judges who do not differ at all, the
+    interval is somewhat too wide: its coverage is up to 98 %.
 
     Returns:
         Lower and upper end. None with fewer than two items, or if a resample has no value.
@@ -178,7 +178,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Share of pairs of judges who gave the same answer about a unit. None if no unit was judged twice.
+    """Share of pairs of answers about the same unit that are equal. None if no unit was judged twice.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666
@@ -220,7 +220,7 @@ def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tup
     If judges also rated the reference, it counts as a further system, with the automatic measures of the human row.
 
     Returns:
-        A correlation for each pair of measures, or the reason why there is none.
+        The correlation of each pair of a human and an automatic measure, or the reason why none can be computed.
     """
     # gives the human references the name that they have in a survey
     measured = {} if automatic.human is None else {REFERENCE: automatic.human.values}

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a comparison; the message says what is finished. The same call resumes."""
+    """Ctrl-C during a comparison; the message says what is finished. The same call to ``compare`` resumes it."""
 
 
 @CallForms(
@@ -91,10 +91,10 @@ def compare(  # noqa: PLR0913  (its options)
         task: Name of the task (``nextword list tasks``), or a dict with its ``name`` and settings.
         encoder: Encoder of auxiliary texts, for tasks that have such texts.
         seeds: Training seeds; each head is trained once per seed. A seed sets batch order, dropout and new weights.
-        start: Further settings of the initial checkpoint: ``seed``, and ``training`` for the small model.
-        training: Training settings for all heads that override the task's, such as ``{"steps": 500}``.
-        second_training: Training settings for the second stage of methods that are trained in two stages. They override
-            the settings of the first stage.
+        start: Further settings of the initial checkpoint: ``seed`` and ``training`` of the small model.
+        training: Training settings for all heads, such as ``{"steps": 500}``, which override the task's settings.
+        second_training: Training settings for the second stage of heads that are trained in two stages (``then``). They
+            override the settings of the first stage.
         fine_tuning: Defaults of ``training`` that replace the task's. None: fine-tuning defaults if the model is
             pretrained, the task's defaults if it is the small model (``docs/train.md``).
         states: Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, on
@@ -185,8 +185,7 @@ def make_start(
 ) -> InitialCheckpoint:
     """Make only the initial checkpoint of a comparison in its folder, if it is missing.
 
-    It takes the arguments of ``compare_methods`` and raises the same errors. ``compare_methods`` then uses the
-    checkpoint.
+    The arguments and errors are those of ``compare_methods``, which uses the checkpoint later.
     """
     place = ComparisonFolder(folder)
     task, config = build_task(config), place.as_begun(config)

@@ -35,7 +35,7 @@ class StartConfig(Settings):
     seed: Seed = 0
     """Seed of the small model's training."""
     training: dict[str, JsonValue] = Field(default={})
-    """Training settings of the small model that override the task's."""
+    """Training settings of the small model, which override the task's."""
 
     @property
     def is_pretrained(self) -> bool:
@@ -59,7 +59,7 @@ class CompareConfig(Settings):
     task: str
     """Name of the task; ``nextword list tasks`` shows them. In a recipe, a table with ``name`` and settings."""
     task_settings: dict[str, JsonValue] = Field(default={})
-    """Settings of the task, such as the files it reads; in a recipe ``task.key``."""
+    """Settings of the task, such as the files it reads; in a recipe, the other keys of the table ``task``."""
     methods: list[Method] = Field(min_length=1)
     """Methods to compare; tables keep this order."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
@@ -67,9 +67,9 @@ class CompareConfig(Settings):
     start: StartConfig = StartConfig()
     """The initial checkpoint."""
     training: dict[str, JsonValue] = Field(default={})
-    """Training settings for all methods that override the task's."""
+    """Training settings for all methods, which override the task's."""
     second_training: dict[str, JsonValue] = Field(default={})
-    """Training settings of second stages that override those of first stages."""
+    """Training settings of second stages, which override those of the first stages."""
     states: str | None = None
     """Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, and the
     model does not run."""
@@ -82,7 +82,7 @@ class CompareConfig(Settings):
     """Whether to keep the trained models. A finished run cannot be inspected without its model."""
 
     def is_fine_tuned(self, method: Method) -> bool:
-        """Whether a method begins from a pretrained model."""
+        """Whether a method is trained from a pretrained model."""
         return self.fine_tuning is not None and not method.from_scratch
 
     def expect_known_names(self) -> None:
@@ -175,7 +175,7 @@ def _settings(
 
 
 def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of settings that ``given`` does not set."""
+    """The defaults of those training settings that ``given`` does not set."""
     from nextword.experiments.tasks import registry
 
     of_task = registry.get(config.task).training_defaults

@@ -1,7 +1,8 @@
-"""Grid search: train a method with every combination of settings; the one with the lowest validation loss is chosen.
+"""Grid search: trains a method with every combination of settings, and chooses the one with the lowest validation loss.
 
 All seeds use the chosen combination. The test split is not used. The file ``search/<method>.json`` is written after
-each combination, so an interrupted search resumes. The run with the search's seed reuses the chosen training.
+each combination, so an interrupted search resumes. The run whose seed is the search's reuses the training with the
+chosen combination.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class StoredSearch(Record):
-    """A search with its method."""
+    """The content of a search's file: the method and the search."""
 
     method: dict[str, Any]
     """All settings of the method."""
     search: GridSearch
-    """Combinations tried so far."""
+    """The search, with the combinations tried so far."""
 
 
 def searched(run: Run, setting: Setting) -> Run:
@@ -138,7 +139,7 @@ def validation_nats(model: NextWordModel, rows: Any, batch_size: int, progress: 
     """Mean negative log-likelihood of the labels in ``rows`` under a model whose objective is ``LIKELIHOOD``.
 
     The likelihood is used instead of the training loss, so that models with different loss weights (HistAlign's alpha)
-    are comparable. ``rows`` are the rows of ``Data.validation`` in the first epoch.
+    are comparable. ``rows`` are the rows that ``Data.validation`` returns.
 
     Returns:
         Nats per token over all tokens; NaN or infinite for a broken model.

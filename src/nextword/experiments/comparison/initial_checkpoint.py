@@ -68,10 +68,10 @@ PRECISION = torch.float32
 """Precision of every initial checkpoint, even if the named model has another precision."""
 
 PLAIN_HEAD = "softmax"
-"""Head with which the task's small model is trained."""
+"""Head of the task's small model during its own training."""
 
 MOST_ROUNDS = 4
-"""Maximum number of training rounds. After these the checkpoint is used even if the model has not learned enough."""
+"""Maximum number of training rounds of the small model. Then it is used even if it has not learned enough."""
 
 
 class InitialCheckpointRecord(Record):
@@ -115,14 +115,14 @@ class InitialCheckpoint:
     pretrained: bool = False
     """Whether the checkpoint is a pretrained model that is fine-tuned."""
     normalize: bool = True
-    """Whether ``+mi`` normalises hidden states of a pretrained model, unless its spec sets this."""
+    """Default for whether ``+mi`` normalises hidden states of a pretrained model; a spec may set it."""
 
     def backbone(self) -> PreTrainedModel:
         """Load a new copy of the model, in float32."""
         return _plain_model(str(self.folder / "model"), self.architecture)
 
     def filled(self, head: HeadSpec) -> HeadSpec:
-        """The head with the counts of the training text, if the head needs counts and has none."""
+        """``head`` with the counts of the training text, if the head needs token counts and names no file."""
         return with_counts(head, self.counts)
 
     def attached(self, method: Method, seed: int) -> Any:
@@ -141,19 +141,19 @@ class InitialCheckpoint:
         return sum(parameter.numel() for parameter in model.parameters())
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Writes a trained model to a folder, as ``save_pretrained`` does."""
+        """Writes a trained model into ``folder``, as ``save_pretrained`` does."""
         model.save_pretrained(folder)
 
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
-        """Loads a trained model, to train it further or to compute losses of training and validation rows."""
+        """Loads a trained model from ``folder``, to train it further or to compute its losses."""
         return load(folder, objective=objective)
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:
-        """Loads a trained model that the task can measure."""
+        """Loads a trained model from ``folder`` in a form that the task can measure."""
         return load(folder)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
-        """The model with its backbone, so that it can read any text and generate."""
+        """The model on its whole backbone, so that it can read any text and generate."""
         return model
 
     @property
@@ -368,7 +368,7 @@ TEST_COUNTS = "test-counts.npz"
 def needed_counts(
     methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
-    """The counts file of the training data, created if missing. ``None`` if no head or metric needs it.
+    """The file with token counts of the training data, created if missing. ``None`` if no head or metric needs it.
 
     Raises:
         ValueError: If a head has counts that were made with another tokenizer.
@@ -383,7 +383,7 @@ def needed_counts(
 
 
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
-    """The counts file of the test data, created if missing. ``None`` if no metric needs it."""
+    """The file with token counts of the test data, created if missing. ``None`` if no metric needs it."""
     text = task.data.test_text()
     if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
         return None

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 
 CORPUS = "corpus"
-"""Setting of a metric that names a text to count."""
+"""Setting of a metric that names a text whose tokens are counted."""
 MODEL, START = "model", "start"
-"""Setting of a metric that names a model, and its value for the comparison's initial checkpoint."""
+"""Setting with which a metric names a model, and its value for the initial checkpoint: ``model = "start"``."""
 
 
 class MeasuredTexts(Record):
-    """Evaluation of the texts of one decoding, with a checksum of files and settings."""
+    """Evaluation of all texts of one decoding, with a checksum of their files and the settings."""
 
     key: str
     """Checksum of files, settings and library version."""
@@ -59,9 +59,9 @@ class MeasuredTexts(Record):
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """Evaluations of the texts of all runs, by the title of the decoding. Each system is a method.
+    """Evaluates the texts of all runs, one evaluation per decoding (by its title). Each method is one system of it.
 
-    The files of a method are in the order of its seeds.
+    A method has one samples file per training seed (and sampling seed), in the order of the seeds.
     """
     if setting.task.writes is None or not records:
         return {}
@@ -177,7 +177,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """Texts after the first prompts, from the first seed, the first sampling decoding and its first sampling seed.
+    """The texts after the first prompts, from the first training seed, sampling decoding and sampling seed.
 
     If there are texts with and without a prompt, both are shown. The choice of prompts does not depend on the texts.
     """
@@ -237,8 +237,8 @@ def marked_text(
 ) -> WrittenText:
     """Split a text into spans. All tokens of a span have the same marks, as in F2-Softmax, table 4.
 
-    ``rare`` (V,) is whether each token id is very rare. Larger ids have count 0 and are rare. The text may have copied
-    from ``source``.
+    ``rare`` (V,) says whether each token id is very rare; ids of V or more count as very rare. ``source`` is the text
+    from which tokens may have been copied.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
     is_repeated = [token in ids[:position] for position, token in enumerate(ids)]

@@ -1,4 +1,4 @@
-"""A method of a comparison: head, objective, conditioner, training, generation and name."""
+"""A method, which a comparison trains and measures: head, objective, conditioner, training, generation and name."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature",
 """Arguments of ``generate`` that the decodings of a task set."""
 
 SEARCHED = ("head", "objective", "conditioner", "training", "then")
-"""Settings, each with all its parts, from which a search may choose, because they affect training."""
+"""Settings, each with all its parts, that a search may vary, because they affect training."""
 
 
 class Stage(Settings):
-    """A second training of the same model with another objective. Optimiser and learning rate begin anew."""
+    """A second training of the same model with another objective. Optimiser and learning rate schedule begin anew."""
 
     objective: str | dict[str, JsonValue] = Field(min_length=1)
     """Objective spec, or its settings as a table."""
@@ -35,7 +35,7 @@ class Stage(Settings):
 
 
 class Method(MethodSettings):
-    """A head with its objective. Its short form is the string ``head/objective/conditioner``; later parts are optional.
+    """A head with an objective. Short form: the string ``head/objective/conditioner``, whose later parts are optional.
 
     >>> Method.model_validate("cache/histalign").objective
     'histalign'
@@ -50,16 +50,16 @@ class Method(MethodSettings):
     label: str | None = None
     """Name in tables and figures. By default it is made from the specs."""
     trained_as: str | None = None
-    """Head spec in training, if ``head`` is used only at test time and then replaces it."""
+    """Head spec in training, if ``head`` is used only at test time. The trained model then gets ``head`` instead."""
     from_scratch: bool = False
     """Whether to begin from random weights, which depend on the seed, instead of the initial checkpoint's weights."""
     trained: bool = True
-    """Whether the method is trained. If not, its head is evaluated on the initial checkpoint, for instance on GPT-2."""
+    """Whether the method is trained. If false, its head is evaluated on the initial checkpoint, such as GPT-2."""
     then: Stage | None = None
-    """A second training after the first. Methods with the same head and objective share the first."""
+    """A second training after the first. Methods with the same head and objective share the first training."""
     tune: bool | None = None
     """Whether the head's test-time settings (a cache's temperature and weight) are chosen on validation data. By
-    default only if the head was not trained."""
+    default they are chosen only if the head was not trained."""
     generation: dict[str, JsonValue] = Field(default={})
     """Arguments of ``generate`` for this method's texts in addition to the arguments of the decoding, for instance
     ``{decoupled = false}``."""

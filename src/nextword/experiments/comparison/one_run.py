@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 SECOND = 2**31
-"""Added to the seed in a second stage, so that the order of batches differs from that of the first stage."""
+"""This number is added to the seed in a second stage, so that its batches have another order than in the first."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One method with one seed."""
+    """One method with one training seed."""
 
     method: Method
     seed: int
@@ -86,7 +86,7 @@ class Setting:
         return TaskRows(self.task.data, self.start.tokenizer)
 
     def beginning_from(self, start: InitialCheckpoint) -> Setting:
-        """The same setting with another form of the initial checkpoint. Tokenized rows are reused."""
+        """A copy of this setting with ``start`` as initial checkpoint. It reuses the tokenized rows."""
         made = replace(self, start=start)
         vars(made)["rows"] = self.rows
         return made

@@ -131,7 +131,7 @@ def all_candidates(config: CompareConfig) -> list[Method]:
 
 
 def most_layers(config: CompareConfig) -> int:
-    """Number of hidden states per token that the store of a comparison must have."""
+    """Number of hidden states per token that a comparison's store of states must have: the most that a method reads."""
     return max(1, *map(read_layers, all_candidates(config)))
 
 
@@ -206,10 +206,10 @@ def build_method(
     pretrained: bool,
     normalize: bool = True,
 ) -> Any:
-    """Make a method's model for one training stage, on this backbone.
+    """Make the model with which a method begins one training stage, on ``backbone``.
 
-    ``counts`` is the file for a head that needs token counts and has none. On a ``pretrained`` backbone, a head has
-    its fine-tuning defaults instead of the published ones; without ``normalize``, ``+mi`` then does not normalise.
+    ``counts`` is the file for a head that needs token counts and names no file. If the backbone is ``pretrained``, the
+    head has its fine-tuning defaults instead of the published ones, and ``normalize`` says whether ``+mi`` normalises.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}

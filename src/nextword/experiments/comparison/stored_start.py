@@ -43,7 +43,7 @@ USED = "states.json"
 """File in the folder of the initial checkpoint that describes the store of its runs."""
 
 SHARED = "backbone"
-"""Subfolder of this folder with the backbone's weights, to which saved models link."""
+"""Subfolder of the initial checkpoint's folder with the backbone's weights, to which saved models link."""
 
 FIXED = ("model_fingerprint", "precision")
 """Facts of a store that must be the same in all calls of a comparison."""
@@ -60,7 +60,7 @@ class StoredStart(InitialCheckpoint):
     states: Path = Path()
 
     def backbone(self) -> Any:
-        """The output layer with stored states, in float32."""
+        """A backbone of the output layer and the stored states, in float32."""
         return StoredBackbone.open(self.states, PRECISION)
 
     def parameters(self, model: NextWordModel) -> int:
@@ -74,7 +74,7 @@ class StoredStart(InitialCheckpoint):
         write_ordinary(model, str(self.folder / "model"), folder, self.folder / SHARED)
 
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
-        """The saved head on stored states."""
+        """The head saved in ``folder``, on stored states."""
         config: Any = AutoConfig.from_pretrained(folder)
         backbone = StoredBackbone.open(self.states, config.dtype)
         model = attach_to_train(backbone, config.head, objective or config.objective)
@@ -82,11 +82,11 @@ class StoredStart(InitialCheckpoint):
         return model.eval()
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:
-        """The saved head on stored states if the task measures running text, otherwise the whole model."""
+        """The saved head, on stored states if the task measures running text, otherwise on the whole model."""
         return self.saved(folder) if isinstance(task, WindowTask) else super().measured(folder, task)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
-        """Loads the whole model, with the same head."""
+        """Loads the whole backbone, and puts the head of ``model`` on it."""
         is_stored = isinstance(model.backbone, StoredBackbone)
         return ordinary(model, str(self.folder / "model")) if is_stored else model
 
@@ -111,7 +111,7 @@ def _weights(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
 
 
 def is_stored(config: CompareConfig) -> bool:
-    """Whether a comparison names a finished store."""
+    """Whether ``config.states`` is a finished store."""
     return config.states is not None and (Path(config.states).expanduser() / MANIFEST).is_file()
 
 

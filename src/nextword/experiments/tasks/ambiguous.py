@@ -55,24 +55,25 @@ if TYPE_CHECKING:
 
 
 class AmbiguousStartConfig(StartSettings):
-    """The tiny model that replaces a pretrained model, and its training on generated text."""
+    """The small initial model, used if no pretrained model is given, and its training on generated text."""
 
     family: Literal["gpt2", "llama"] = "gpt2"
     """Architecture. The output layer of ``llama`` is untied, as in the published models."""
     n_layer: int = Field(default=2, ge=1, le=1000)
     """Number of transformer layers."""
     n_embd: int = Field(default=64, ge=4, le=100_000)
-    """Width of the hidden states. The rank of a softmax is at most this width plus one."""
+    """Width of the hidden states. A softmax gives log-probabilities with a rank of at most this width plus one."""
     n_head: int = Field(default=4, ge=1)
     """Number of attention heads; must divide n_embd."""
     documents: int = Field(default=20_000, ge=100, le=10_000_000)
-    """Number of generated documents."""
+    """Number of generated training documents."""
     block: int = Field(default=64, ge=16)
     """Tokens per training row."""
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps per training round."""
     knows: float = Field(default=0.95, ge=0, le=1)
-    """Share of each relation's statements that the model must complete. Training rounds are repeated until it does."""
+    """Share of each relation's statements that the model must complete correctly. Training rounds are repeated until it
+    does."""
     batch_size: int = Field(default=16, ge=1)
     """Rows per step."""
     learning_rate: float = Field(default=3e-3, gt=0)
@@ -118,16 +119,18 @@ class AmbiguousConfig(Settings):
     test_prompts: int = Field(default=500, ge=2)
     """Maximum number of test prompts."""
     pairs: int = Field(default=1, ge=1, le=14)
-    """Number of word pairs that a prompt names, each with a person. The question is about one of these people."""
+    """Number of word pairs in a prompt, each in a statement about one person. The prompt ends with a question about one
+    of these people."""
     distractors: int = Field(default=0, ge=0, le=100)
-    """Number of stories about other words, placed among the pairs before the question."""
+    """Number of stories about other words, placed among the statements before the question."""
     noise: float = Field(default=0.0, ge=0, lt=1)
     """Share of the training prompts whose labels are replaced by other words, which are not in the prompt."""
     probes: str | None = None
     """Prompts that list words, to probe the model: "papers" (the prompts printed in the papers), or the path of a TOML
     file like src/nextword/inference/scoring/paper_probes.toml; none: lists of words from the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
-    """Maximum number of rows of the log-probability matrix, above the hidden size. The default is that of HistAlign."""
+    """Maximum number of rows of the log-probability matrix whose rank is measured; above the hidden size. Default:
+    HistAlign's."""
     batch_size: int = Field(default=64, ge=1)
     """Batch size of the measurements, in prompts."""
     start: AmbiguousStartConfig = AmbiguousStartConfig()
@@ -136,7 +139,7 @@ class AmbiguousConfig(Settings):
 
 @registry.register("ambiguous")
 class Ambiguous(Task):
-    """Two words of the prompt are correct next words, and their analogues are wrong. See docs/tasks/ambiguous.md.
+    """Prompts with two correct next words; words related to them are wrong. See docs/tasks/ambiguous.md.
 
     >>> described = Ambiguous(AmbiguousConfig()).data.describe()
     >>> described["leak_pairs"], described["leak_prompts"]
@@ -210,7 +213,7 @@ class TwoAnswers(Measures):
 
 
 class RelationsStart(SmallStart):
-    """A tiny model, trained on generated text about the relations until it knows them."""
+    """A small model, trained on generated text until it knows the word relations of the task."""
 
     def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
         super().__init__(self._words, config.start.architecture, self._documents, config.start.training())

@@ -51,7 +51,7 @@ class EncodedPrompt:
 
 
 def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> list[EncodedPrompt]:
-    """Tokenize the prompts. A prompt is left out if two of its four words begin with the same token.
+    """Tokenize the prompts. A prompt is left out if two of its correct and wrong words begin with the same token.
 
     Raises:
         ValueError: If no prompt is usable, e.g. with a character tokenizer.
@@ -70,7 +70,7 @@ def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBas
 
 
 def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> None:
-    """Raise ValueError if a prompt is longer than the model's positions."""
+    """Raise ValueError if a prompt has more tokens than the model has positions."""
     longest = max(len(row.ids) for row in prompts)
     positions = getattr(model_config, "max_position_embeddings", None) or longest
     if longest > positions:
@@ -83,7 +83,7 @@ def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> Non
 def accuracy(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
-    """Acc@k for every k, over all prompts and per group. For the joint setting also the likelihood of the two words."""
+    """Acc@k for every k, over all prompts and per group. If ``mode`` is joint, also the likelihood of the two words."""
     parts, nats = [], []
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
@@ -120,7 +120,8 @@ def rank_and_spectrum(
 ) -> tuple[dict[str, MetricValue], list[float] | None]:
     """Numerical rank and spectrum of the joint log-probabilities at all prompt positions (at most ``max_rows`` rows).
 
-    If rows have a probability of 0, whose logarithm is infinite, the number of such rows replaces the rank.
+    If some rows have a probability of 0, whose logarithm is infinite, the number of these rows is given instead of the
+    rank.
     """
     stacked: list[np.ndarray] = []
     rows = 0
@@ -157,7 +158,7 @@ def example_predictions(
     modes: Sequence[str],
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens for one prompt per group and setting, with each component's contribution.
+    """The top ``k`` tokens for one prompt per group and mode, with each component's contribution.
 
     The correct tokens are the first tokens of the two correct words, as for Acc@k.
     """
@@ -173,7 +174,7 @@ def example_predictions(
 
 
 def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
-    """Mean nats of the first tokens of both words. The optimum is ln 2, because each word is correct half the time."""
+    """Mean nats of both words' first tokens. The best value is ln 2: each word is correct half the time."""
     total = 0.0
     for part in batches(prompts, batch_size):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model))
@@ -186,8 +187,8 @@ def completion_accuracy(
 ) -> dict[str, MetricValue]:
     """Share of statements whose beginning the model completes with a correct word, by relation.
 
-    Each beginning counts once. Any of its completions is correct, because for instance a state may have several
-    well-known cities. ``probes`` are triples of relation, prompt and completing word.
+    Each beginning counts once, and any completion that is in ``probes`` is correct: a state may have several well-known
+    cities. ``probes`` are triples of relation, prompt and completing word.
     """
     completing: dict[tuple[str, str], set[int]] = {}
     for relation, prompt, word in probes:
@@ -209,11 +210,11 @@ def completion_accuracy(
 PAPERS = "papers"
 """Value of ``task.probes`` for the prompts that are printed in the papers."""
 LISTS = 50
-"""Number of word lists per template."""
+"""Number of word lists that are put into each template."""
 
 
 def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
-    """The probes that a setting names: those of the papers, of a file, or lists of the lexicon's test words."""
+    """The probes that ``named`` selects: the papers', those of a file, or (None) lists of the lexicon's test words."""
     if named is None:
         return list(_of_lexicon(lexicon, splits, seed))
     return read_probes(None if named == PAPERS else named)
@@ -242,7 +243,7 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """Total probability and normalised entropy of the listed words, for each set of probes."""
+    """For each set of probes: total probability of the words that the prompts list, and their normalised entropy."""
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
         by_name.setdefault(answer.probe.name, []).append(answer)
@@ -263,7 +264,7 @@ def probe_metrics(
 def probe_examples(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
-    """The top predictions for one prompt per set and setting. Their number is the number of listed words."""
+    """As many top predictions as a prompt lists words, for one prompt per set of probes and mode."""
     first: dict[str, WordProbe] = {}
     for probe in asked:
         first.setdefault(probe.name, probe)

@@ -69,7 +69,7 @@ class AmbiguousPrompts(Data):
         return found
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, and leaks between splits. ``leak_pairs`` and ``leak_prompts`` count over all pairs and prompts."""
+        """Sizes, and leaks: how many of all test pairs and prompts are also in the training or validation data."""
         trained_pairs = set(chain.from_iterable((*s.train, *s.validation) for s in self.splits.values()))
         tested_pairs = set(chain.from_iterable(s.test for s in self.splits.values()))
         trained_texts = {prompt.text for part in ("train", "validation") for prompt in self._available[part]}
@@ -135,7 +135,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("{n} stayed one year in {} and one year in {}.", "Then {n} decided to buy a house in"),
     ),
 }
-"""Templates of a statement about two words, and of the question about the same person. Stories have the same words."""
+"""Templates of a statement about a person ({n}) and two words, and of a question about the same person."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Haystack:
     def hide(
         self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
-        """Add the surrounding text to prompts. Without settings for such text, they are unchanged.
+        """Add the surrounding text to prompts. With the default settings, prompts are unchanged.
 
         The other words come from the same split. The added text depends only on the prompt and the seed. In
         ``training``, a share of the prompts gets wrong labels.
@@ -203,7 +203,7 @@ class Haystack:
 
 FACTS_PER_DOCUMENT = 3
 SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
-"""Shares of the documents that state relations, tell a story, or contain the same list twice."""
+"""Shares of the generated documents that state relations, tell a story, or contain the same list twice."""
 LIST_LENGTHS = (3, 4, 5, 6, 7)
 LIST_FRAME = "The list says {line}. I read it again: {line}."
 
@@ -240,7 +240,7 @@ def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
 
 
 def frame_words() -> list[str]:
-    """Texts with all words and names that templates add to the words of the lexicon."""
+    """Texts with all words and names of the templates, for a tokenizer that must know them."""
     all_frames = frames()
     blank = dict.fromkeys("abcdxyznm", "")
     relations = [table for name, table in all_frames.items() if name not in ("names", "groups")]
@@ -258,7 +258,7 @@ def first_names() -> list[str]:
 
 
 def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) -> str:
-    """Generate a short story about ``pair``, without the name ``without``."""
+    """Generate a short story about ``pair``, in which no person has the name ``without``."""
     all_frames = frames()
     names = [name for name in all_frames["names"] if name != without]
     frame = rng.choice(all_frames["groups"][relation.group]["stories"])
@@ -266,7 +266,7 @@ def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) 
 
 
 def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
-    """Relation, prompt and completing word for every pair, to test whether a model knows the relations."""
+    """For every pair: its relation, a prompt and the word that completes it, to test what a model knows."""
     all_frames = frames()
     return [
         (relation.name, prompt.format(a=first, b=second), answer.format(a=first, b=second))

@@ -14,8 +14,7 @@ from pathlib import Path
 WordPair = tuple[str, str]
 
 PRONOUNS = frozenset({"he", "she", "his", "her"})
-"""Words that do not fit "the {}". The published task drops every diagonal with such a word, so pairs with such a word
-are dropped here."""
+"""Words that do not fit "the {}". Pairs with such a word are dropped, as in the published task."""
 
 SECTIONS = {
     "capital-common-countries": "capital",
@@ -23,7 +22,7 @@ SECTIONS = {
     "city-in-state": "city",
     "family": "family",
 }
-"""Sections of the Google analogy file, with the relation of each. The first two sections overlap."""
+"""Sections of the Google analogy file, and the relation that each belongs to. The first two sections overlap."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class PairSplit:
-    """The pairs of one relation in three disjoint splits. A quadruple has two pairs of the same split."""
+    """The pairs of one relation in three disjoint splits. A prompt is made from two pairs of the same split."""
 
     train: tuple[WordPair, ...]
     validation: tuple[WordPair, ...]
@@ -179,7 +178,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "The firm has offices in {} and {}, and the new director comes from",
     ),
 }
-"""Our templates. Each slot follows a word. So a word has the same tokens in the prompt and as the answer."""
+"""Our templates. Each slot {} follows a word, so that a word has the same tokens in the prompt as at the end of it."""
 
 PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     "people": (
@@ -197,7 +196,7 @@ WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}
 
 
 def template_texts(wording: str = "ours") -> list[str]:
-    """All templates with empty slots."""
+    """All templates of ``wording``, with empty slots."""
     return [template.format("", "") for group in WORDINGS[wording].values() for template in group]
 
 
@@ -212,7 +211,7 @@ class AmbiguousPrompt:
 
 
 def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
-    """Both diagonals of an analogy, each with the other. Empty if a word occurs twice (two cities of one state).
+    """Both diagonals of two word pairs, each with the other. Empty if a word occurs twice (two cities of one state).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
     [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]
@@ -226,7 +225,7 @@ def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPai
 
 
 def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> list[AmbiguousPrompt]:
-    """All prompts of these pairs: every two pairs, both diagonals, every template, both orders."""
+    """All prompts from ``pairs``: for every two pairs, both diagonals in every template and in both orders."""
     return [
         AmbiguousPrompt(template.format(*shown), group, shown, other)
         for first, second in combinations(pairs, 2)

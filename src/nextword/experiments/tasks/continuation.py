@@ -4,8 +4,8 @@ Each line of the data is a JSON object with one story:
 
     {"story": "Dianne wished so many things. She wished he would stop calling. She wished for company. ..."}
 
-A model is trained on blocks of the concatenated stories. From the first 50 tokens of each test story it generates up
-to 256 tokens, which are compared with the human reference.
+A model is trained on blocks of the concatenated stories. From the first 50 tokens of each test story the model
+generates up to 256 tokens, which are compared with the rest of the story.
 
 Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Language Generation by Aligning with History"
 (EMNLP 2023), sections 5.1 to 5.3 and appendix A.2.
@@ -40,20 +40,21 @@ if TYPE_CHECKING:
 
 
 METRICS: tuple[str | dict[str, Any], ...] = ("diversity", "coherence", "rep", "seq-rep", "likelihood")
-"""Metrics of HistAlign's table 3 and repetition, without MAUVE, for which the user must name a language model."""
+"""Metrics of HistAlign's table 3 without MAUVE, for which the user must name a language model, and metrics of
+repetition."""
 
 
 class StoryWritingConfig(WritingConfig):
     """Settings of the generation from test stories, and its metrics."""
 
     prompts: int = Field(default=100, ge=0)
-    """Maximum number of test stories used as prompts, from the first story; 0: generate no texts."""
+    """Maximum number of prompts, one per test story, from the first story; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
-    """Tokens per prompt, from the start of the story. Stories with no more tokens than this are left out."""
+    """Tokens per prompt, from the start of a story. Stories without more tokens than this are skipped."""
     continuation: int = Field(default=256, ge=1)
-    """Maximum tokens of a text, for generated texts and human references. A text may end earlier."""
+    """Maximum number of tokens of a generated text, and of the human reference. Both may end earlier."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
-    """Decodings. Each gives one samples file."""
+    """Decodings. Models generate one samples file with each."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
 
@@ -98,7 +99,7 @@ class StoriesConfig(WindowConfig):
 
 @registry.register("continue")
 class StoryContinuation(WindowTask):
-    """Story continuation: a method continues the beginnings of stories. See docs/tasks/continue.md."""
+    """Story continuation: models continue the beginnings of test stories. See docs/tasks/continue.md."""
 
     name = "continue"
     version = 1
@@ -158,7 +159,7 @@ class StoryBlocks(TextBlocks):
         return story_ids(tokenizer, getattr(self.stories, part)), name
 
     def test_text(self) -> str:
-        """All test stories, concatenated."""
+        """All test stories, as one text."""
         return "\n".join(self.stories.test)
 
 
@@ -275,7 +276,7 @@ def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
 def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> list[int]:
     """Token ids of the concatenated stories: a start token, a story, an end token, and so on.
 
-    If the start token and the end token are the same, as in GPT-2, it occurs once between two stories.
+    If start token and end token are the same token, as in GPT-2, this token occurs only once between two stories.
     """
     start, end = start_id(tokenizer), end_id(tokenizer)
     before = [] if start == end else [start]
@@ -284,7 +285,7 @@ def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> lis
 
 
 def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], limit: int | None) -> TokenStream:
-    """``story_ids`` with the number of bytes of each token, which is 0 for tokens between stories.
+    """The ids of ``story_ids``, and the number of bytes of each token: 0 for start and end tokens.
 
     Stories are read only until there are ``limit`` tokens after the first; None: all stories.
     """
@@ -305,13 +306,13 @@ def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], lim
 def story_prompts(
     tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], count: int, prefix: int, longest: int
 ) -> list[Prompt]:
-    """Prompts from the beginnings of the first stories that are longer than a prompt.
+    """Makes up to ``count`` prompts, each from the first ``prefix`` tokens of a story.
 
-    The target is the human reference. It has at most ``longest`` tokens, with the end token if the story ends there.
-    No more stories are read than needed.
+    Stories without more than ``prefix`` tokens are skipped. The human reference (``Prompt.target``) is the next
+    ``longest`` tokens of the story, or its whole rest and an end token if the rest is not longer.
 
     Raises:
-        ValueError: If no story is longer than a prompt.
+        ValueError: If no story has more than ``prefix`` tokens.
     """
     prompts: list[Prompt] = []
     for story in stories:

@@ -58,15 +58,14 @@ divergence."""
 
 
 class ExpandStartConfig(Gpt2StartConfig):
-    """The small initial GPT-2, used if no pretrained model is given, and its training text."""
+    """The small initial GPT-2, used if no pretrained model is given, with its training text."""
 
     data: list[str] = Field(default=[])
-    """Text for training in addition to the training articles: text files, or folders whose training split is used."""
+    """Training text besides the training articles: text files, or folders whose training split is used."""
     block: int = Field(default=256, ge=2)
     """Tokens per training row."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the articles that have their summary before them in the training text, as in the setting with a
-    prompt."""
+    """Share of the articles in the training text that follow their summary, as articles do after a prompt."""
 
 
 class ExpandGenerationConfig(WritingConfig):
@@ -116,12 +115,13 @@ class ExpandConfig(Settings):
     """Tokens of a training slice, of the scored beginning of a test article, and of a generated text. Articles with
     fewer tokens are left out."""
     prompt_tokens: int = Field(default=96, ge=1)
-    """Maximum tokens of a summary as prompt. Longer prompts are truncated at the end; the encoder gets the whole."""
+    """Maximum tokens of a summary as prompt. Longer summaries are truncated at the end; the encoder gets the whole
+    summary."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the training rows that begin with their summary as prompt. Each epoch samples other rows."""
     same_slices: bool = False
-    """Whether every epoch has the same slice of each article. Stored states need this. Otherwise each epoch has other
-    slices."""
+    """Whether every epoch has the same slice of each article, as stored states need; otherwise each epoch has another
+    slice."""
     encoder: str | None = None
     """Folder or hub name of the encoder of the summaries; none or "minilm": all-MiniLM-L6-v2 from its package, if
     installed."""
@@ -141,7 +141,7 @@ class ExpandConfig(Settings):
 
 @registry.register("expand")
 class Expand(Task):
-    """Articles generated from summaries: likelihood, and the effect of the summary. See docs/tasks/expand.md."""
+    """Generate articles from summaries: likelihood, and the effect of the summary on it. See docs/tasks/expand.md."""
 
     name = "expand"
     version = 1
@@ -205,12 +205,12 @@ class ArticleStart(SmallStart):
         self._data = data
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """The number of articles that are too short, which depends on the tokenizer."""
+        """The number of articles with too few tokens of this tokenizer."""
         return self._data.too_short(tokenizer)
 
 
 class Steering(Measures):
-    """Measures the likelihood of the test articles' beginnings: without a prompt, with it, with another summary."""
+    """Measures the likelihood of the test articles' beginnings: alone, after their summary, after another summary."""
 
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         self._data, self._config = data, config
@@ -253,13 +253,13 @@ class SteeringScorer:
     def nats(
         self, beginnings: Sequence[Beginning], prompted: bool, progress: Progress | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Sum of the nats of each beginning. The tokens of a summary before it do not count."""
+        """Sum of the nats of each beginning. The tokens of a summary before the beginning do not count."""
         pairs = self.prompts.before(beginnings, prompted)
         rows = target_log_probs(self.model, pairs, self.batch_size, self.inputs, progress)
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """Likelihood with two perplexities: over all articles, and the mean over articles, as in the task's source."""
+        """Likelihood with two perplexities: of all articles together, and mean over articles, as in the paper."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)

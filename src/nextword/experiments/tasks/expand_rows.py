@@ -1,4 +1,4 @@
-"""Summaries and articles as training rows. A row has one slice of an article, by default another one in each epoch."""
+"""Training rows from summaries and articles. A row has one slice of an article, by default a new one in each epoch."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class SummaryArticles(Data):
         return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
-        """Object that makes the conditioner's inputs from the summaries of some prompts."""
+        """Object that makes the conditioner's inputs from the summaries to which prompts belong."""
         return SummaryInputs(model, self._auxiliary(tokenizer))
 
     def _auxiliary(self, tokenizer: PreTrainedTokenizerBase) -> AuxiliaryTokenizer | None:
@@ -107,7 +107,7 @@ class SummaryArticles(Data):
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
-        """Blocks of the training articles and of additional texts. A share of the articles follow their summary."""
+        """Blocks of training articles and additional texts. ``prompted_share`` of the articles follow their summary."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
@@ -121,7 +121,7 @@ class SummaryArticles(Data):
         return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """The number of articles that are too short with this tokenizer. ValueError if all articles of a split are."""
+        """The number of articles with too few tokens. ValueError if all articles of a split have too few."""
         prompts, counts = self.prompts(tokenizer), {}
         for part in PARTS:
             pairs: list[Pair] = getattr(self.pairs, part)
@@ -191,8 +191,8 @@ class SameSlices:
     """A data set of training rows: one slice per article.
 
     A row has ``length`` tokens to predict and the token before them. At the beginning of an article this is the start
-    token. The slice's position depends only on ``seed``, the epoch (always 0 here) and the article's index. So a
-    resumed training and all methods have the same rows.
+    token. The slice's position in the article depends only on ``seed``, the epoch (always 0 here) and the article's
+    index. So a resumed training and all methods have the same rows.
 
     Args:
         articles: All articles.
@@ -242,7 +242,7 @@ class SameSlices:
 
 
 class Slices(SameSlices):
-    """The same with another slice of each article in every epoch."""
+    """Training rows like ``SameSlices``, but with another slice of each article in every epoch."""
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that begins."""
@@ -254,7 +254,7 @@ class Slices(SameSlices):
 
 @dataclass(frozen=True)
 class Beginning:
-    """A summary and the first tokens of its article. All of these tokens are scored."""
+    """A summary and the first tokens of its article. Only the tokens of the article are scored."""
 
     number: int
     """Index among the articles that are long enough."""
@@ -263,7 +263,7 @@ class Beginning:
     """The summary as token ids, truncated, with a newline."""
     ids: list[int]
     text_bytes: int
-    """Number of UTF-8 bytes of the text of ``ids``."""
+    """Number of UTF-8 bytes of the text that ``ids`` encode."""
     article: str
 
 
@@ -276,13 +276,13 @@ class SummaryPrompts:
 
     @cached_property
     def line_end(self) -> list[int]:
-        """The newline between a summary and the text. Empty if the tokenizer has no newline."""
+        """Token ids of the newline between a summary and the text; empty if the tokenizer has no newline."""
         ids: list[int] = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
         return ids
 
     @property
     def positions(self) -> int:
-        """Number of positions of a start token, the longest prompt and a text."""
+        """Number of positions that a start token, the longest prompt and a text take together."""
         return 1 + self.longest + len(self.line_end) + self.length
 
     def __call__(self, summaries: Sequence[str]) -> list[list[int]]:
@@ -343,8 +343,8 @@ def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> 
 class SummaryInputs:
     """Makes the conditioner's inputs from summaries. A model without a conditioner gets none.
 
-    Each summary is encoded once, and its states are kept. ``auxiliary`` makes inputs from summaries. If it is None,
-    there is no encoder, and the model must not have a conditioner.
+    Each summary is encoded once, and its states are kept. ``auxiliary`` makes inputs from summaries; None: there is no
+    encoder, and the model must not have a conditioner.
     """
 
     def __init__(self, model: NextWordModel, auxiliary: AuxiliaryTokenizer | None) -> None:

@@ -29,7 +29,7 @@ ROWS = 1000
 
 
 def wants_counts(head: HeadSpec) -> bool:
-    """Whether a head needs token counts and has no counts file."""
+    """Whether a head needs token counts and its settings name no counts file."""
     config = parse_head(head)
     return FIELD in type(config).model_fields and getattr(config, FIELD) is None
 

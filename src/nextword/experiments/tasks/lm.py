@@ -6,7 +6,8 @@ The data is plain text, read from the beginning to the end:
      Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role on the
      television series The Bill in 2000 .
 
-Window and stride are settings, every token is scored exactly once, and bits per byte is comparable between tokenizers.
+Window and stride are settings, and every token is scored exactly once. Bits per byte can be compared between
+tokenizers.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class LmConfig(WindowConfig):
     text_column: str | int = "text"
     """Column with the text of a table, by name, or by number from 0 in files without a header."""
     files: LmFilesConfig | None = None
-    """Names of the three files, if the names do not show the split; all three must be given."""
+    """Names of the three files, if the names do not show the splits; give all three names."""
     tokenizer: str | None = None
     """Path or hub name of a tokenizer; none: train a byte-level BPE on the training text."""
     vocabulary: int = Field(default=8000, ge=258)
@@ -134,7 +135,7 @@ class TextData(TextBlocks):
         }
 
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
-        """Tokens of a start token and the text."""
+        """The ids of a start token and of the text of a split."""
         limit = self._config.train_tokens if part == "train" else self._config.validation_tokens
         ids = [start_id(tokenizer), *token_ids(tokenizer, getattr(self.parts, part), limit)]
         return ids, "the training text" if part == "train" else "the validation text"

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class TargetLikelihood(Measures):
-    """Measures the likelihood of the test targets given their contexts.
+    """Measures the likelihood of each test target after its context (the source or prompt).
 
-    ``tokens`` tokenizes the first pairs of a split, at most the given number (None: all).
+    ``tokens`` is a function that tokenizes at most the given number of pairs of a split, the first ones (None: all).
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PairLikelihood(TargetLikelihood):
 # -- What a model copies from its sources: words of its outputs, and its predictions before a rare source word.
 
 SHOWN_WORDS = 60
-"""Maximum number of source words in an example, around the gap or from the beginning."""
+"""Maximum number of source words that an example shows, around the removed sentence or from the beginning."""
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
@@ -128,7 +128,8 @@ def example_predictions(
 ) -> list[ExamplePrediction]:
     """The top ``k`` tokens before a rare source word of the target, with each component's contribution.
 
-    Computed for the first ``count`` pairs in which such a word is a single token and is not the first word.
+    The predictions are for the first ``count`` pairs in which such a word is a single token and not the target's first
+    word.
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:

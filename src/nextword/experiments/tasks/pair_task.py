@@ -1,4 +1,4 @@
-"""Code shared by tasks on pairs: reading pairs; for encoder-decoder models also rows and a small initial model."""
+"""Code for tasks on pairs of source and target: reading pairs, making rows, and a small encoder-decoder model."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class PairsConfig(Settings):
     split_field: str | None = None
     """Field of a .jsonl file with the split: train, validation or test; none: split by a hash of the source."""
     validation_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction of a single file used for validation."""
+    """Fraction of a single file's pairs for validation."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction of a single file used for testing. The remaining pairs are training data."""
+    """Fraction of a single file's pairs for testing. The remaining pairs are training data."""
     seed: Seed = 0
-    """Seed of the split by hash, of the samples and of random gaps."""
+    """Seed of the split by hash, of sampled pairs, and of randomly removed sentences."""
     train_pairs: int | None = Field(default=None, ge=1)
     """Maximum number of training pairs, sampled at random; none: all."""
     validation_pairs: int | None = Field(default=500, ge=1)
@@ -76,9 +76,9 @@ class PairsConfig(Settings):
 
 
 class PairSamples:
-    """Pairs in three splits, ``train``, ``validation`` and ``test``, each with a maximum size. ``available`` has all.
+    """Pairs in three splits, ``train``, ``validation`` and ``test``, each of limited size, chosen from ``available``.
 
-    The seed of ``reading`` also determines which pairs are used.
+    ``reading.seed`` determines which of the available pairs are used.
     """
 
     def __init__(self, path: Path, reading: PairReading, sizes: tuple[int | None, int | None, int | None]) -> None:
@@ -166,7 +166,7 @@ class PairTaskConfig(PairsConfig):
     """Settings of all tasks on pairs for encoder-decoder models; ``data`` is required."""
 
     gaps: GapConfig = GapConfig()
-    """How pairs are made from plain text."""
+    """How pairs are made from plain text, by removing sentences."""
     mask: str | None = None
     """Text that replaces the removed sentence; none: the tokenizer's mask token (for T5, <extra_id_0>)."""
     source_prefix: str = ""
@@ -174,7 +174,7 @@ class PairTaskConfig(PairsConfig):
     vocabulary: int = Field(default=8000, ge=259)
     """Vocabulary size of the trained BPE."""
     frequent_words: int = Field(default=1000, ge=0)
-    """Words outside this many most frequent words of the training targets count as rare."""
+    """Number of most frequent words of the training targets. All other words count as rare."""
     start: T5StartConfig = T5StartConfig()
     """The small initial model, used if no pretrained model is given."""
 
@@ -246,7 +246,7 @@ SENTINEL = "<extra_id_0>"
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Token ids including special tokens, their text, and the start of each id's text in it.
+    """A text, its token ids including special tokens, and for each id the character at which it starts in the text.
 
     ``starts`` is -1 for a special token.
     """
@@ -277,7 +277,7 @@ class PairEncoder:
         longest_source: Maximum tokens of a source, including special tokens. Longer sources are truncated at the end.
         longest_target: Maximum tokens of a target.
         prefix: Text before every source.
-        mask: Text for the gap in a source; None: the tokenizer's mask token.
+        mask: Text that replaces the sentence removed from a source; None: the tokenizer's mask token.
 
     Raises:
         ValueError: If the tokenizer has no end-of-sequence token, or gives no character offsets.
@@ -318,7 +318,7 @@ class PairEncoder:
         return [EncodedPair(source, target) for source, target in encoded]
 
     def visible_text(self, source: EncodedText) -> str:
-        """The part of a source's text that the model sees, without prefix and mask."""
+        """The part of a source that the model sees (the source may be truncated), without prefix and mask."""
         text = source.text.removeprefix(self.prefix)
         return text.replace(self.mask, " ") if self.mask else text
 

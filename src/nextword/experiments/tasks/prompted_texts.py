@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Generates one text per prompt. Its length is that of the human reference, or the model ends it.
+    """Generates one text per prompt. A text has the length of the human reference, or ends where the model ends it.
 
     Args:
         texts: Decodings and metrics of the texts.
-        prompts: Function from a tokenizer to prompts, by the kind of prompts that a decoding names.
+        prompts: For each kind of prompts (``PromptedDecoding.prompts``), a function from a tokenizer to the prompts.
         batch_size: Number of texts generated at a time.
         score_batch: Number of targets scored at a time.
         inputs: Function that makes further model inputs, from model and tokenizer.
         longest: Maximum tokens of a text, which the model may end earlier. ``None``: all texts have the length of the
             human references, which must be equal for all prompts.
-        search: Arguments of ``generate`` for all methods, such as length limits.
+        search: Arguments of ``generate`` that are the same for all methods, such as length limits.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class PromptedTexts(Writes):
     ) -> None:
         """Generate samples files. Each file uses its own seed and resumes after its last written batch.
 
-        All files with the same kind of prompts have the same log-probabilities of the human references. If the model
-        may end a text, texts and references do not contain special tokens.
+        The log-probabilities of the human references are computed once per kind of prompts. If the model may end a
+        text, the files contain no special tokens of texts and references.
 
         Raises:
             ValueError: If all texts must have the same length, and ``arguments`` set another length.
@@ -179,7 +179,7 @@ def as_decoding_says(
 ) -> AbstractContextManager[None]:
     """In this block the model generates only with the decoding's arguments, and ignores its generation_config.
 
-    With ``ends``, a text has at most ``length`` tokens and may end earlier. Otherwise it has exactly ``length``.
+    If ``ends`` is true, a text has at most ``length`` tokens and may end earlier. If false, it has exactly ``length``.
     """
     # an encoder-decoder model has one start token more; if its default is max_length, max_new_tokens gives one too many
     longest = {"max_length": length + 1} if model.config.is_encoder_decoder else {"max_new_tokens": length}
@@ -190,7 +190,7 @@ def as_decoding_says(
 
 
 def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenizerBase) -> list[TopWord]:
-    """The top ``k`` tokens at one of N positions, with their components. Tokens of probability 0 are left out."""
+    """The top ``k`` tokens at position ``row``, with each component's part. Tokens of probability 0 are left out."""
     log_probs, ids = distribution.top_k(k)
     sources = {name: shares[row].tolist() for name, shares in distribution.sources(ids).items()}
     return [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 LIKELIHOOD_SHARE = 0.25
-"""Approximate share of the evaluation's time that the likelihood takes. Generation takes the rest."""
+"""Approximate share of the evaluation's time that is spent on the likelihood. The rest is spent on generation."""
 
 
 class CopiedTextsConfig(Settings):
@@ -54,7 +54,7 @@ class Seq2SeqStartConfig(T5StartConfig):
     """The small initial T5, used if no pretrained model is given."""
 
     data: str | None = None
-    """Folder or file, read like task.data, with whose training split the model is trained; none: the training pairs."""
+    """File or folder like task.data, on whose training split the small model is trained; none: the training pairs."""
 
 
 class Seq2SeqConfig(PairTaskConfig):
@@ -68,7 +68,7 @@ class Seq2SeqConfig(PairTaskConfig):
 
 @registry.register("seq2seq")
 class SequenceToSequence(PairTask):
-    """Encoder-decoder models generate targets from sources: likelihood and copying. See docs/tasks/seq2seq.md."""
+    """Generate targets from sources (encoder-decoder models): likelihood and copying. See docs/tasks/seq2seq.md."""
 
     name = "seq2seq"
     version = 1
@@ -94,7 +94,7 @@ def _start_pairs(data: str | None, pairs: PairSamples) -> StartPairs:
 
 
 class LikelihoodAndCopying(PairLikelihood):
-    """Measures the likelihood of the test targets, copying in generated outputs, and example predictions."""
+    """Measures the likelihood of the test targets and copying in generated outputs, and records example predictions."""
 
     _config: Seq2SeqConfig
 

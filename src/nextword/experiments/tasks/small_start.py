@@ -1,4 +1,4 @@
-"""The small initial model (any architecture, GPT-2, T5) that a task trains if no pretrained model is given."""
+"""The small initial model (such as a GPT-2 or a T5) that a task trains if no pretrained model is given."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Gpt2StartConfig(StartSettings):
     n_head: int = Field(default=4, ge=1)
     """Number of attention heads; must divide n_embd."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout rate. A training of a few minutes reads the text about once and needs no dropout."""
+    """Dropout rate. With the default steps, training reads a text about once and needs no dropout."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout rate of attention weights; none: the value of dropout."""
     tied: bool = True
@@ -109,7 +109,7 @@ class T5StartConfig(StartSettings):
     feed_forward: Literal["gated-gelu", "relu"] = "gated-gelu"
     """Kind of feed-forward layers: gated-gelu as in T5 1.1, or relu as in the original T5."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout rate. A training of a few minutes reads each pair a few times and needs no dropout."""
+    """Dropout rate. With the default steps, training reads each pair a few times and needs no dropout."""
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps."""
     batch_size: int = Field(default=16, ge=1)

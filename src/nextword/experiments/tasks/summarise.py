@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 # -- The settings of the small initial model and of the summaries that methods generate.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("rouge:1,2,l", "cider", "copying")
-"""Default metrics, none of which needs a model. Softmax-CPR's figure 4 also has mauve and factcc. HistAlign's table 5
-also has entities, factcc and dae."""
+"""Default metrics, none of which needs a model. Figure 4 of the Softmax-CPR paper also has mauve and factcc; table 5 of
+the HistAlign paper also has entities, factcc and dae."""
 
 
 class SummaryStartConfig(T5StartConfig):
     """The small initial T5, used if no pretrained model is given, and its training text."""
 
     data: list[str] = Field(default=[])
-    """Additional documents besides the training documents: text files, or data sets like task.data, whose training
-    split is used. A sentence is removed from each document, and the model learns to generate it."""
+    """Documents besides the training documents: text files, or data sets like task.data, whose training split is used.
+    A sentence is removed from each document, and the model learns to generate it."""
 
 
 class SummaryGenerationConfig(WritingConfig):
@@ -65,7 +65,7 @@ class SummaryGenerationConfig(WritingConfig):
     no_repeat_ngram: int = Field(default=0, ge=0)
     """No n-gram of this length may occur twice in a summary; 0: no limit."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric needs
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric names
     the folder of its model: {metric = "factcc", model = "FOLDER"}."""
 
     def texts(self) -> Texts | None:
@@ -95,7 +95,7 @@ class SummariseConfig(PairTaskConfig):
     """A .jsonl file or another table, a folder with one table per split, or the original files of XSum (.summary) or
     CNN/DailyMail (.story)."""
     source_field: str | None = None
-    """Field with the document; none: the fields show which of the known data sets it is."""
+    """Field with the document; none: known data sets are recognised by their fields."""
     target_field: str | None = None
     """Field with the summary. A path such as "questions.0.responses[].response_text" may give several summaries."""
     split_field: str | None = None
@@ -111,7 +111,7 @@ class SummariseConfig(PairTaskConfig):
 
 @registry.register("summarise")
 class Summarise(PairTask):
-    """Encoder-decoder models generate summaries: likelihood, ROUGE, CIDEr, copying. See docs/tasks/summarise.md."""
+    """Generate summaries (encoder-decoder models): likelihood, ROUGE, CIDEr, copying. See docs/tasks/summarise.md."""
 
     name = "summarise"
     version = 1
@@ -148,9 +148,9 @@ class Summarise(PairTask):
 
 
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
-    """Gap sentences (PEGASUS) from the training documents and additional documents, without test documents.
+    """Pairs from training and additional documents (none from test documents), made by removing sentences (PEGASUS).
 
-    ``data`` are text files, or data sets that are read and split as the task's data. Their training split is used.
+    ``data`` are text files, or data sets that are read and split like the task's data and whose training split is used.
 
     Raises:
         ValueError: If a file does not exist, or no document has enough sentences.
@@ -186,5 +186,5 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
 
 
 def one_line(documents: Iterable[str]) -> str:
-    """Each document as one line, so that the last sentence of a paragraph is adjacent to the next paragraph's first."""
+    """Puts each document on one line, so that sentences are adjacent across paragraphs."""
     return "\n".join(" ".join(document.split()) for document in documents)

@@ -54,8 +54,8 @@ class TableTextsConfig(WritingConfig):
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Decodings. PLOG uses beam search with four beams."""
     metrics: list[str | dict[str, Any]] = Field(default=["bleu-logicnlg"], min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. Model-based metrics need a
-    model or a parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric = "sp", parser =
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric names a
+    model or parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric = "sp", parser =
     "module:function"}."""
 
     def texts(self) -> Texts | None:
@@ -67,8 +67,8 @@ class TableStartConfig(T5StartConfig):
     """The small initial T5, used if no pretrained model is given."""
 
     data: str | None = None
-    """Text for training in addition to the training sentences, as for the task lm. A sentence is removed from each
-    paragraph, and the model learns to generate it."""
+    """Training text besides the training sentences: a file or folder as for the task lm. A sentence is removed from
+    each paragraph, and the model learns to generate it."""
 
 
 class Table2TextConfig(Settings):
@@ -94,7 +94,7 @@ class Table2TextConfig(Settings):
     max_source_tokens: int = Field(default=500, ge=8)
     """Maximum tokens of a table. Longer tables are truncated at the end."""
     max_target_tokens: int = Field(default=200, ge=8)
-    """Maximum tokens of a sentence, and of a generated sentence. Longer sentences are truncated at the end."""
+    """Maximum tokens of a target sentence, which is otherwise truncated at the end, and of a generated sentence."""
     tokenizer: str | None = None
     """Path or hub name of a tokenizer; none: train a byte-level BPE on all training text."""
     vocabulary: int = Field(default=8000, ge=259)
@@ -118,7 +118,7 @@ class TableRows(PairRows):
     pairs: TableSamples
 
     def whole_text(self) -> str:
-        """All training text. For each table it has the columns of one sentence, without markup."""
+        """All training text: the sentences, and for each table the columns of one of its sentences, without markup."""
         train = self.pairs.train
         tables = list({one.table.name: one for one in train}.values())
         cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.pairs.as_text(tables)]

@@ -20,7 +20,7 @@ Order = Literal["row", "column"]
 _NAMES = ("table", "caption", "cell", "col_header", "row_idx", "max_rank", "min_rank", "sum_cell", "avg_cell")
 
 MARKS = tuple(mark for name in _NAMES for mark in (f"<{name}>", f"</{name}>"))
-"""Texts of the markup. Each becomes one token."""
+"""The markup texts. Each becomes one token."""
 
 
 class Linearisation:
@@ -96,15 +96,15 @@ MONTH_NAMES = {name: number for number, full in enumerate(MONTHS, 1) for name in
 """Numbers of the months by name and abbreviation."""
 
 NO_YEAR = 2260
-"""Year of dates without a year. With it they come after all other dates."""
+"""Year given to dates without a year, so that they come after all other dates."""
 
 
 def numbers(cells: Sequence[str]) -> list[float | None]:
     """The first number of each cell. ``None`` for a cell without a number.
 
-    Thousands separators, the colon of a time and white space inside a number are dropped. If a cell has a result
-    ("3 + 4 = 7"), the results are the numbers of the column. If a number has several points ("1.2.3"), points are
-    dropped in the whole column.
+    Thousands separators, the colon of a time and white space inside a number are dropped. If a cell of the column
+    contains a result ("3 + 4 = 7"), results are read instead of first numbers. If a number has several points
+    ("1.2.3"), points are dropped in the whole column.
 
     Source: PLOG (Liu et al., 2022), its released code.
 
@@ -196,8 +196,8 @@ def published(cells: Sequence[str]) -> ColumnFacts:
     """The facts that PLOG's released code computes, including its peculiarities.
 
     - Cells are read by pandas. In a column with a missing cell, 589 becomes "589.0" and the missing cell "nan".
-    - A column that pandas reads as numbers has no ranks; a text column with a number in each cell has ranks.
-    - If one cell has a month, the column is a date column. March is unknown and counts as January.
+    - Columns that pandas reads as numbers have no ranks; text columns with a number in each cell have ranks.
+    - If one cell has a month, the column is a date column. The code does not know March, and treats it as January.
     - Text and date columns also have sum and average, over the cells with a number.
     - If n largest values are equal, each has rank n from the top.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Decoder-only or encoder-decoder. A task names the architecture of its models."""
+    """A kind of model, decoder-only or encoder-decoder. Each task names the architecture of its models."""
 
     name: str
     auto_class: str
@@ -85,7 +85,7 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:
-    """Raise ValueError if a model has fewer positions than one of ``sizes``, the window sizes by setting."""
+    """Raise ValueError if a model has fewer positions than one of ``sizes``, the window sizes by the setting's name."""
     limit = getattr(config, "max_position_embeddings", None)
     for name, size in sizes.items():
         if limit is not None and size > limit:
@@ -107,12 +107,13 @@ class Data(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, split, number of leaks between splits, sources and checksums."""
+        """Sizes, split, number of leaks (test examples that are in the training data), sources and checksums."""
 
     def counts(self) -> dict[str, int]:
         """Further numbers for the results, such as words and articles.
 
-        Unlike the values of ``describe``, they do not identify a folder, so further counts may be added later.
+        Unlike the values of ``describe``, these counts need not stay the same when a comparison resumes in its folder,
+        so later versions may add counts.
         """
         return {}
 
@@ -138,13 +139,13 @@ class Data(ABC):
         return None
 
     def test_text(self) -> str | None:
-        """The test data as one text, for metrics that compare texts with all of it. ``None`` if it is not available."""
+        """All test data as one text, for metrics that compare generated texts with it. ``None`` if not available."""
         return None
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Training of the initial checkpoint that all methods share, from random weights, with the likelihood as loss."""
+    """How the initial checkpoint that all methods share is trained from random weights; the loss is the likelihood."""
 
     model_config: PretrainedConfig
     dataset: Dataset
@@ -157,7 +158,7 @@ class Start(ABC):
     """The tokenizer and the small initial model of a task, used if no pretrained model is given."""
 
     tokens: tuple[str, ...] = ()
-    """Texts that become single tokens. If a pretrained model's tokenizer lacks them, they are added."""
+    """Texts that must be single tokens. They are added to a pretrained model's tokenizer that lacks them."""
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -168,11 +169,11 @@ class Start(ABC):
         """The small model's configuration and training."""
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """Measure what an initial checkpoint knows, even a pretrained one. The results are stored."""
+        """Measure what the initial checkpoint knows, even if it is pretrained. The results are stored with it."""
         return {}
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
-        """Whether an initial checkpoint with this probe is good enough. If not, it is trained for another round."""
+        """Whether the initial checkpoint is good enough by its ``probe``. If not, it is trained for another round."""
         return True
 
 
@@ -186,12 +187,12 @@ class Measures(ABC):
         """Make all measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Choose test-time settings of the head on validation data, and apply them to the model. ``{}``: none."""
+        """Choose test-time settings of the head on validation data, set them in ``model``, and return them (or {})."""
         return {}
 
 
 class Writes(ABC):
-    """Text generation of a task. It follows the measurements of every method."""
+    """Text generation of a task, which each method does after its measurements."""
 
     texts: Texts
 
@@ -223,12 +224,13 @@ class Task(ABC):
     name: ClassVar[str]
     """Registered name."""
     version: ClassVar[int]
-    """Version. It increases when examples or metrics change, so that results of different versions are not compared."""
+    """Version of the task. Increase it when examples or metrics change, so that old results are not compared with new
+    ones."""
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
-    """Architecture of the models. Other models raise an error."""
+    """Architecture that this task needs. A model of another architecture raises an error."""
     may_change: ClassVar[frozenset[str]] = frozenset()
-    """Settings that may change in a finished comparison, because they only affect the metrics of generated texts."""
+    """Settings that may change after a comparison has finished, because they affect only metrics of generated texts."""
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Training settings of a method on the small initial model (``steps``, ``batch_size``, ...). For a pretrained
     model, learning rates and warm-up come from ``FineTuning``."""

@@ -23,7 +23,7 @@ SMALLEST_VOCABULARY = 258
 def trained_tokenizer(
     text: str, vocabulary: int, cache: Path | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """A byte-level BPE of ``vocabulary`` tokens. It is loaded from ``cache`` if it was trained on this text before.
+    """A byte-level BPE of ``vocabulary`` tokens, trained on ``text``, or loaded from ``cache`` if it is already there.
 
     The base alphabet is the bytes, so no character is unknown and every text can be scored. ``mask`` is the text of an
     additional special token.
@@ -60,7 +60,7 @@ def trained_tokenizer(
 def named_or_trained(
     name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer that ``task.tokenizer`` names (path or hub name), or a tokenizer trained on a text."""
+    """The tokenizer at the path or hub name ``name`` (setting ``task.tokenizer``); None: one trained on ``text``."""
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)

@@ -42,7 +42,7 @@ class WindowConfig(Settings):
     window: int = Field(default=256, ge=2)
     """Tokens per window in measurements, at most the number of positions of the model."""
     stride: int = Field(default=128, ge=1)
-    """New tokens scored in each window after the first."""
+    """New tokens that each window after the first scores."""
     test_tokens: int | None = Field(default=100_000, ge=2)
     """Number of test tokens that are scored, from the start of the text; none: all."""
     tuning_tokens: int = Field(default=4096, ge=2)
@@ -78,7 +78,7 @@ class WindowLikelihood(Measures):
         return stream
 
     def read_windows(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[int]]:
-        """The windows of the test text, and of the validation text, with which a cache is tuned."""
+        """The windows of the test text, and those of the validation text on which a cache's settings are chosen."""
         tuning = self._validation(tokenizer, self._config.tuning_tokens)
         size, stride = self._config.window, self._config.stride
         for stream, step in ((self.test_stream(tokenizer), stride), (tuning, size)):
@@ -108,7 +108,7 @@ class TokenStream:
     """A tokenized text.
 
     Attributes:
-        ids: A start token, and the N tokens of the text, so that M = N + 1.
+        ids: The M = N + 1 ids: a start token, and the N tokens of the text.
         text_bytes: UTF-8 bytes that each token of the text covers.
     """
 
@@ -164,7 +164,7 @@ class TextBlocks(Data):
 class WindowTask(Task):
     """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
-    ``whole_text`` is the text for training a tokenizer. ``longest`` is the argument of ``PromptedTexts``.
+    ``whole_text`` is the text for training a tokenizer. ``longest`` is passed to ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE
@@ -192,7 +192,7 @@ class WindowTask(Task):
             self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Check that windows, blocks and generated texts fit the model's positions, and the test text has a window."""
+        """Check that windows, blocks and generated texts fit the model's positions, and the text fills a window."""
         expect_positions(model_config, self._lengths())
         self.measures.test_stream(tokenizer)
         if self.writes is not None:
@@ -216,7 +216,7 @@ class WindowTask(Task):
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """The values ``nll``, ``bits_per_byte`` and, if finite, ``perplexity``.
 
-    Intervals are over blocks. ``token`` and ``text`` are the names of tokens and bytes in units.
+    Intervals are over blocks. In units, ``token`` names a token, and ``text`` names the text whose bytes are counted.
     """
     of = "" if text is None else f" of {text}"
     values = {
@@ -245,7 +245,7 @@ def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, M
 
 
 def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    """A measured value with its interval. The interval is left out if an end is not finite."""
+    """A measured value with its interval, which is left out if one of its ends is not finite."""
     low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 

@@ -43,7 +43,7 @@ class PromptedDecoding:
 
 @dataclass(frozen=True)
 class SeededDecoding:
-    """One samples file: a decoding and its sampling seed."""
+    """The decoding and the sampling seed with which one samples file is generated."""
 
     way: PromptedDecoding
     seed: int
@@ -65,7 +65,8 @@ WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "dist
 class Texts:
     """The texts that every method generates for a task: decodings and metrics.
 
-    Each of ``decodings`` gives one samples file and needs a unique title. Other attributes are as in ``WritingConfig``.
+    For each of ``decodings``, which need unique titles, there is a samples file. Other attributes: see
+    ``WritingConfig``.
     """
 
     decodings: tuple[PromptedDecoding, ...]
@@ -85,15 +86,15 @@ class WritingConfig(Settings):
     batch_size: int = Field(default=32, ge=1)
     """Batch size of the generation, in prompts."""
     decodings: list[Decoding] = Field(default=[Decoding(), Decoding(top_k=3)], min_length=1)
-    """Decodings: "greedy", "top-k:K", "top-p:P", "sample" (the last three also with a temperature: "top-k:3,0.7"),
-    "beam:B", or arguments: {top_k = 3, temperature = 0.7}."""
+    """Decodings: "greedy", "beam:B", "top-k:K", "top-p:P", "sample" (the last three also with a temperature:
+    "top-k:3,0.7"), or a table of arguments: {top_k = 3, temperature = 0.7}."""
     draws: list[Seed] | None = Field(default=None, min_length=1)
     """Sampling seeds, for instance [0, 1, 42]. Each trained model generates one samples file per seed. None: one file,
     with the model's training seed. Greedy and beam search run once."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later."""
+    """Metrics of the generated texts, as in nextword evaluate. They may be changed later."""
     wins: list[str] | None = None
-    """Keys of the values that are compared when systems are ranked; none: one per metric. They may be changed later."""
+    """Keys of the values by which methods are ranked; none: one per metric. They may be changed later."""
     examples: int = Field(default=3, ge=0)
     """Number of prompts whose texts the report shows. It may be changed later."""
 
@@ -130,15 +131,14 @@ class ContinuationConfig(WritingConfig):
     """Settings of the generation from test prompts, and its metrics."""
 
     prompts: int = Field(default=0, ge=0)
-    """Maximum number of blocks of the test text used for prompts, from its beginning; 0: generate no texts."""
+    """Maximum number of prompts, one per block of the test text, from the first block; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
     """Tokens per prompt, from the start of its block."""
     continuation: int = Field(default=100, ge=1)
-    """Tokens per text. The rest of the block is the human reference, and a method generates the same number of
-    tokens."""
+    """Tokens per text. The human reference is the rest of the prompt's block, which has the same number of tokens."""
     wins: list[str] | None = None
-    """Keys of the values that are compared when systems are ranked; none: the seven of F2-Softmax if its metrics are
-    used, otherwise one per metric. They may be changed later."""
+    """Keys of the values by which methods are ranked; none: the seven of F2-Softmax if its metrics are used, otherwise
+    one per metric. They may be changed later."""
 
     @property
     def block(self) -> int:
@@ -155,7 +155,7 @@ class ContinuationConfig(WritingConfig):
 
 
 def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
-    """Prompts and targets from the first non-overlapping blocks of a text: the beginning of a block, and its rest.
+    """Cuts a text into blocks without overlap. The first tokens of a block are a prompt, its other tokens the target.
 
     F2-Softmax (section 4.1.5) uses 50 tokens of each block as prompt and 100 as target.
 

@@ -26,7 +26,7 @@ from nextword.model.card import CardFacts
 from nextword.model.saving import save_model_folder
 
 CALIBRATION = "calibration.json"
-"""File in the model's folder with the results of the calibration."""
+"""File in the model's folder with the calibration results: settings of the head chosen on held-out texts."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def add_head(
         progress: Function that receives the share of tokens read so far, from 0 to 1.
 
     Raises:
-        ValueError: If ``out`` is not empty, the head does not fit the model or has nothing to choose, or the head's
-            n-gram index contains a text.
+        ValueError: If ``out`` is not empty, the head does not fit the model or has no setting to choose, or a held-out
+            text is in the head's n-gram index.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 COLUMN = "aux_input_ids"
 """Column with the ids of auxiliary texts."""
 LIMIT = 2**30
-"""Maximum bytes of encoded states in memory."""
+"""Maximum size in bytes of all encoded states in memory."""
 ROWS = 32
-"""Texts per encoder batch."""
+"""Number of auxiliary texts that the encoder reads at a time."""
 
 Key = tuple[int, ...]
 Stage = Callable[[], AbstractContextManager[Callable[[float], None]]]
@@ -39,7 +39,7 @@ Stage = Callable[[], AbstractContextManager[Callable[[float], None]]]
 
 
 class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
-    """The states of texts from a frozen encoder, one per token. The keys are the ids of the texts."""
+    """The states that a frozen encoder computed for texts, one per token. The key of a text is its token ids."""
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
         """The states of each text. None if one of the texts was not encoded."""
@@ -128,16 +128,16 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Makes a batch's auxiliary inputs, for models with a conditioner. Other models do not get these columns.
+    """Makes the inputs of a batch's auxiliary texts, for models with a conditioner. Other models do not get them.
 
     >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
 
     source: bool = False
-    """Whether the batch also has the text as decoder tokens, for heads that copy from it."""
+    """Whether the batch also has the auxiliary text as decoder tokens, for heads that copy from this text."""
     encoded: EncodedTexts | None = None
-    """Encoded states of texts. They replace the ids if all texts of a batch are encoded."""
+    """Encoded states of auxiliary texts. A batch has them instead of token ids if all its texts are encoded."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The arguments of ``forward``: ids (B, A) or states (B, A, E) with their mask, and the source (B, S)."""
@@ -171,8 +171,9 @@ class RightPadding:
     """Whether there is one label per input id, as for decoder-only models. The labels of encoder-decoder models are a
     separate sequence, padded to their own maximum length T' instead of T."""
     decoder_mask: bool = False
-    """Whether the batch contains ``decoder_attention_mask``, which is 0 at padding of the labels. Only a backbone that
-    looks rows up by their tokens needs it. In other backbones only positions after the labels attend to padding."""
+    """Whether the batch contains ``decoder_attention_mask``, which is 0 at padding of the labels. Only a backbone with
+    stored states, which looks up rows by their tokens, needs this mask. In other backbones only positions after the
+    labels attend to padding."""
     without_logits: bool = False
     """Whether the batch contains ``return_logits=False``, so that a nextword model returns a loss without computing
     (B, T, V) logits."""
@@ -206,8 +207,8 @@ def _batch_column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.T
 class EpochSetter(TrainerCallback):
     """Callback that calls ``set_epoch`` of the training data before each epoch.
 
-    accelerate also does this, except in an epoch in the middle of which a resumed training begins. That epoch would
-    have the rows of the first epoch. Worker processes start with each epoch, so they use its number.
+    accelerate also does this, except if a resumed training begins in the middle of an epoch: this epoch would have the
+    rows of the first epoch. Worker processes are started anew in each epoch, so they get the number of the epoch.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -219,7 +220,7 @@ class EpochSetter(TrainerCallback):
 
 
 class FixedDataset:
-    """Data without ``set_epoch``. Otherwise accelerate would change the epoch of validation data."""
+    """Hides ``set_epoch`` of validation data, so that accelerate does not change their epoch."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

@@ -36,7 +36,7 @@ class StepClock(StatefulCallback):
 
     @property
     def total(self) -> float:
-        """Seconds of training so far, without time that was lost between a checkpoint and an interruption."""
+        """Seconds of training so far, without the steps after a checkpoint that an interruption made useless."""
         return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
 
     @total.setter
@@ -62,7 +62,7 @@ class StepClock(StatefulCallback):
             self.seconds.append(seconds)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Add the last seconds."""
+        """Add the seconds after the last step."""
         self._resumed, self._training_began = self.total, 0.0
 
     @property
@@ -75,8 +75,8 @@ class PeakMemory(StatefulCallback):
     """Callback that measures the peak memory of tensors: parameters, gradients, optimiser state and activations.
 
     On a GPU it is the peak of torch's allocator over the whole training. On a CPU, the resident size of the process
-    would include freed memory and libraries. So the allocations of one step are recorded, and added to the memory that
-    is used between steps.
+    would include freed memory and libraries. So there the allocations of one step are recorded, and their peak is added
+    to the memory used between steps.
     """
 
     checkpointed = ("mib",)
@@ -91,7 +91,7 @@ class PeakMemory(StatefulCallback):
 
     @property
     def mib(self) -> float | None:
-        """Peak so far in MiB; ``None`` if it has not been measured yet."""
+        """Peak memory so far in MiB; ``None`` if it has not been measured yet."""
         if self._device is None or self._device.type != "cuda":
             return self._before
         return max(self._before or 0.0, torch.cuda.max_memory_allocated(self._device) / MIB)

@@ -54,7 +54,7 @@ def trained_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
 
 
 def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
-    """Raise ValueError if a rate is given for a group that the model does not have or does not train."""
+    """Raise ValueError if ``rates`` names a parameter group that the model does not have or does not train."""
     groups, trained = parameter_groups(model), trained_groups(model)
     for name in rates:
         if name not in trained:
@@ -70,7 +70,7 @@ HARSH = 1e-3
 
 
 def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
-    """A warning if learning rates are too high for the pretrained weights of these groups, otherwise an empty list."""
+    """A warning if learning rates are too high for the pretrained weights of ``groups``, otherwise an empty list."""
     # low-rank adapters are new parameters
     old = [name for name in groups if name not in NEW and not (name == REST and settings.lora is not None)]
     highest = max((settings.learning_rates.get(name, settings.learning_rate) for name in old), default=0.0)
@@ -101,7 +101,7 @@ class GroupedTrainer(Trainer):
         return optimizer
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Prepare for FSDP on a CPU as well, which accelerate silently skips.
+        """Prepare the model for FSDP on a CPU too, where accelerate silently skips this step.
 
         Processes that share a vocabulary read the same batches. accelerate calls this tensor parallelism, and rejects
         it on a CPU if it is configured beforehand.
@@ -122,7 +122,7 @@ class GroupedTrainer(Trainer):
             self.is_fsdp_enabled = True
 
     def compute_loss_context_manager(self) -> Any:
-        """Add the autocast for FSDP with bf16. With our sharding accelerate does not add it."""
+        """Add bf16 autocast to sharded training, because accelerate does not add it with our sharding."""
         if self.args.fsdp and self.args.bf16:
             return torch.autocast(self.args.device.type, dtype=torch.bfloat16)
         return super().compute_loss_context_manager()
@@ -130,7 +130,7 @@ class GroupedTrainer(Trainer):
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of a step. None if the training has already ended, because Trainer would do one more step.
 
-        This happens if a process was killed between the last checkpoint and the end of the training.
+        A resumed training has already ended if it was killed between its last checkpoint and its end.
         """
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True

@@ -18,8 +18,8 @@ from nextword.results.records import Cost, CurvePoint, Record
 class RunningLoss(StatefulCallback):
     """Callback that stores in checkpoints the loss since the last point of the curve.
 
-    Trainer does not store it and resumes from zero. The next point would then be the mean over only the steps since
-    the checkpoint.
+    Trainer does not store this loss. Without the callback, the next point of a resumed training would be the mean over
+    only the steps since the checkpoint.
     """
 
     checkpointed = ("summed", "since")
@@ -29,7 +29,7 @@ class RunningLoss(StatefulCallback):
 
     @property
     def summed(self) -> float:
-        """Sum over the steps, in float32 as in Trainer."""
+        """Sum of the losses of all steps, in float32 as in Trainer."""
         return self._trainer._tr_loss.item() if hasattr(self._trainer, "_tr_loss") else 0.0
 
     @summed.setter
@@ -38,7 +38,7 @@ class RunningLoss(StatefulCallback):
 
     @property
     def since(self) -> int:
-        """Step of the last point."""
+        """Step of the last point of the curve."""
         return getattr(self._trainer, "_globalstep_last_logged", 0)
 
     @since.setter
@@ -67,7 +67,7 @@ class LastStepLogger(TrainerCallback):
 class BestCheckpoint(TrainerCallback):
     """Callback that saves a checkpoint at each new lowest validation loss. Trainer keeps the best checkpoint.
 
-    The folder of checkpoints may have been moved since the last interruption.
+    This also works if the folder of checkpoints was moved after an interruption.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +102,7 @@ class EarlyStopping(StatefulCallback):
         """Number of losses since the lowest loss."""
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Count losses, and stop if needed. A checkpoint is saved, because the process may be killed before the end."""
+        """Count losses without improvement, and stop if needed. Before that, a checkpoint is saved."""
         loss = evaluated["metrics"]["eval_loss"]
         if self.lowest is None or loss < self.lowest - self._min_improvement:
             self.lowest, self.waited = loss, 0
@@ -119,7 +119,7 @@ class EarlyStopping(StatefulCallback):
 
 
 class TrainingOutcome(Record):
-    """Curves and cost of a finished training."""
+    """Loss curves and cost of a finished training."""
 
     curve: list[CurvePoint]
     """Training loss in nats per token; each point is the mean since the previous point."""
@@ -165,7 +165,7 @@ def _later(curve: list[CurvePoint], steps: int) -> list[CurvePoint]:
 # -- Whether validation losses rise again, which means that the model memorises its training data.
 
 RISE = 0.01
-"""Minimum rise in nats per token. A smaller rise is ignored."""
+"""Minimum rise of the validation loss in nats per token. A smaller rise is ignored."""
 IN_A_ROW = 3
 """Number of consecutive validation losses above the lowest that triggers the warning. Fewer may be chance."""
 
@@ -184,7 +184,7 @@ def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last few losses are all above the lowest loss."""
+    """Whether the last ``IN_A_ROW`` losses are all above the lowest loss."""
     lowest = risen(curve)
     return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
 

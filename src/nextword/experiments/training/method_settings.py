@@ -19,7 +19,7 @@ SHORT_FORM = ("head", "objective", "conditioner")
 
 
 class MethodSettings(Settings):
-    """A head with its objective. Its short form is the string ``head/objective/conditioner``; later parts are optional.
+    """A head with an objective. Short form: the string ``head/objective/conditioner``, whose later parts are optional.
 
     Each component can be a spec with settings (``histalign:alpha=0.5``) or a table.
 
@@ -54,22 +54,22 @@ class MethodSettings(Settings):
 
     @property
     def spec(self) -> str:
-        """The head in short form."""
+        """The head in short form, such as ``mos:3``."""
         return in_short("head", self.head)
 
     @property
     def objective_spec(self) -> str:
-        """The objective in short form."""
+        """The objective in short form, such as ``histalign``."""
         return in_short("objective", self.objective)
 
     @property
     def conditioner_spec(self) -> str | None:
-        """The conditioner in short form."""
+        """The conditioner in short form, such as ``bergpt:2``; None: no conditioner."""
         return None if self.conditioner is None else in_short("conditioner", self.conditioner)
 
 
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
-    """A component in short form. It is its spec, or for a table the settings without a name (``histalign:paper``).
+    """A component (``part``) in short form. For a table, this is a spec with its main settings (``histalign:paper``).
 
     Comparisons use it for titles and folders. The short form may leave out settings of a table. ``kind`` is one of
     ``SHORT_FORM``.
@@ -115,7 +115,7 @@ def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     ``nextword.settings.overrides.overridden`` uses it, so that ``objective.alpha=0.5`` changes
     ``objective = "histalign"``, and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
 
-    ``path`` are the keys to the text; the last key is its kind.
+    ``path`` are the keys under which the text is found; the last key says what it is, such as ``head``.
 
     Raises:
         ValueError: If a spec cannot be parsed.
@@ -135,7 +135,7 @@ BESIDE_TASK = ("data", "encoder")
 
 
 def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a recipe so that its task is a table with all task settings.
+    """Convert a recipe so that its entry ``task`` is a table with all task settings.
 
     In earlier versions, the task settings of a training were a table ``data``, and ``task.data`` was its key ``path``.
 

@@ -88,7 +88,7 @@ def fit(
 
 
 def fit_with_main() -> None:
-    """Called in a secondary process: join every training of the main process until the main process ends."""
+    """Take part in every training of the main process until that process ends. Secondary processes call this."""
     for asked in processes.received():
         model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
         with contextlib.suppress(DivergedError):  # the main process reports it
@@ -215,7 +215,7 @@ def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, colla
 
 
 def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
-    """The losses of one kind (``loss``, ``eval_loss``) from Trainer's log."""
+    """The losses under ``key`` (``loss`` in training, ``eval_loss`` in validation) from Trainer's log."""
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
 
 

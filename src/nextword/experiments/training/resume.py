@@ -36,7 +36,7 @@ SHARDS = ("pytorch_model_fsdp_0", "optimizer_0")
 
 
 class TrainingIdentity(Record):
-    """Properties of a training. It can resume from checkpoints only if they are equal."""
+    """Properties of a training. A training can resume only from checkpoints of a training with equal properties."""
 
     seed: int
     """Seed of batch order and dropout."""
@@ -67,7 +67,7 @@ class TrainingIdentity(Record):
 class StatefulCallback(TrainerCallback, ExportableState):
     """Callback whose attributes in ``checkpointed`` are saved in checkpoints and restored on resuming.
 
-    Trainer restores a callback as a new object. The owner of the original object would not see the restored values.
+    Trainer itself would restore a callback as a new object, whose values the owner of the original would not see.
     """
 
     checkpointed: ClassVar[tuple[str, ...]]

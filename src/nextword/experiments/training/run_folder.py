@@ -32,9 +32,9 @@ from nextword.runtime.resumable import ResumableFolder, expect_same, set_ones
 
 MANIFEST, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
-"""Keys of a manifest that do not affect the model."""
+"""Keys of ``run.json`` that do not affect the model."""
 FILES = "files"
-"""Key of the data's description, for instance a checksum, which shows whether a file has changed."""
+"""Key of ``run.json`` with the description of the data, such as checksums, which shows whether a file has changed."""
 
 
 class RunFolder(ResumableFolder):
@@ -75,7 +75,7 @@ class RunFolder(ResumableFolder):
         return TrainingIdentity.load(path).settings if path.exists() else None
 
     def begun_with_raw_states(self) -> bool:
-        """Whether the training began with ``+mi`` that does not normalise, as in an earlier version."""
+        """Whether the training began in an earlier version, in which ``+mi`` did not normalise hidden states."""
         path = self.training / IDENTITY
         head = str(TrainingIdentity.load(path).model.get("head")) if path.exists() else ""
         return "'mi': {" in head and "'normalize'" not in head

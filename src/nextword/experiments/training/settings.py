@@ -20,7 +20,7 @@ class LoraSettings(Settings):
     rank: int = Field(default=8, gt=0, le=65_536)
     """Rank of each adapter."""
     alpha: float = Field(default=16.0, gt=0)
-    """The output of an adapter is scaled by ``alpha / rank``."""
+    """The output of each adapter is multiplied by ``alpha / rank``."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the adapters' inputs."""
     targets: str | list[str] = "all-linear"
@@ -40,8 +40,8 @@ class TrainingSettings(Settings):
     epochs: float | None = Field(default=None, gt=0)
     """Number of passes over the training data."""
     batch_size: int = Field(default=16, gt=0)
-    """Sequences per forward pass. The processes of torchrun share them. If an epoch's last batch is incomplete and
-    there are several processes, the epoch's first rows complete it."""
+    """Sequences per forward pass, divided among the processes of torchrun. With several processes, an incomplete last
+    batch of an epoch is filled with the epoch's first rows."""
     gradient_accumulation_steps: int = Field(default=1, gt=0)
     """Forward passes per optimiser step. The sum of their losses is divided by the number of predicted tokens in all of
     these passes."""
@@ -55,19 +55,19 @@ class TrainingSettings(Settings):
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
     """Schedule of the learning rate after the warm-up."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Number of steps over which the learning rate rises from 0. It excludes ``warmup_ratio``."""
+    """Number of steps over which the learning rate rises from 0. Do not combine it with ``warmup_ratio``."""
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
     """Length of the warm-up as a share of all steps."""
     max_grad_norm: float = Field(default=1.0, ge=0)
-    """Maximum gradient norm. Larger gradients are scaled down to it; 0: no limit."""
+    """Maximum norm of the gradient. A larger gradient is scaled down to this norm; 0: no limit."""
     consecutive: bool = False
     """Read the rows in the order of the text, not shuffled. A head with memory beyond its window (``cache:long=12288``)
     then also reads the earlier rows of the batch and of earlier steps, as TRIME does with its long-term memory."""
     alike: bool = False
-    """Put rows that are similar by BM25 into one batch. A head with memory beyond its window then also reads the
-    earlier rows of the batch, as TRIME does with its external memory. It excludes ``consecutive``."""
+    """Put rows that are similar (by BM25) into one batch. A head with memory beyond its window then also reads the
+    earlier rows of the batch, as TRIME does with its external memory. Do not combine it with ``consecutive``."""
     bf16: bool = False
-    """Run forward and backward passes in bfloat16 autocast; ``weights`` sets the precision of weights."""
+    """Run forward and backward passes in bfloat16 autocast. ``weights`` sets the precision of the stored weights."""
     fp16: bool = False
     """Run forward and backward passes in float16 autocast, with a scaled loss. It needs a GPU."""
     weights: Literal["float32", "bfloat16"] = "float32"
@@ -91,14 +91,14 @@ class TrainingSettings(Settings):
     log_every: int = Field(default=10, gt=0)
     """Steps between two points of the training curve."""
     evaluate_every: int | None = Field(default=None, gt=0)
-    """Steps between two validation losses; none: no validation losses."""
+    """Steps between two computations of the validation loss; none: no validation losses."""
     keep_best: bool = False
     """Keep the weights with the lowest validation loss instead of the weights of the last step. A checkpoint is saved
     at each new lowest loss."""
     patience: int | None = Field(default=None, gt=0)
     """Stop after this number of validation losses without improvement; none: never."""
     min_improvement: float = Field(default=0.0, ge=0)
-    """Minimum improvement of the validation loss in nats per token, for ``patience``."""
+    """Minimum fall of the validation loss, in nats per token, that counts as an improvement for ``patience``."""
     save_every: int | None = Field(default=200, gt=0)
     """Steps between two checkpoints. An interrupted training resumes from the last one; none: save no checkpoints."""
     dataloader_workers: int = Field(default=0, ge=0, le=1024)
@@ -174,7 +174,7 @@ class FineTuning(Settings):
     """
 
     learning_rate: float = Field(default=5e-5, gt=0)
-    """Peak learning rate of the pretrained weights."""
+    """Peak learning rate of pretrained weights."""
     new_parameters: float = Field(default=1e-4, gt=0)
     """Peak learning rate of the parameters of a head and a conditioner."""
     adapters: float = Field(default=5e-4, gt=0)
@@ -186,7 +186,7 @@ class FineTuning(Settings):
     earlier versions."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Defaults for training a pretrained model, which override the task's defaults for a small model.
+        """Training defaults for a pretrained model. They override ``defaults``, the task's for a small model.
 
         A given ``learning_rate`` also applies to new parameters and adapters.
         """
@@ -200,8 +200,8 @@ class FineTuning(Settings):
 def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge settings. Later settings override earlier ones.
 
-    ``epochs`` also replaces an earlier ``steps``, and ``steps`` an earlier ``epochs``. The two warm-up settings replace
-    each other in the same way. Learning rates of groups are replaced one by one.
+    A later ``epochs`` also replaces an earlier ``steps``, and the reverse; likewise ``warmup_steps`` and
+    ``warmup_ratio``. In ``learning_rates``, each group's rate is replaced separately.
 
     >>> overlaid({"epochs": 3.0, "batch_size": 8}, {"steps": 20})
     {'batch_size': 8, 'steps': 20}

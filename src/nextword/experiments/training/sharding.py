@@ -1,8 +1,9 @@
 """Shard a model (FSDP2): each process has a share of the weights, gradients and optimiser states.
 
-accelerate would make the output layer a group of its own, whose weight is available only during that layer's forward.
-But heads read the weight afterwards. So here each layer of the backbone is a group. All other weights (embeddings,
-head, conditioner) are one group that stays gathered from the forward pass until the gradient is computed.
+FSDP gathers weights in groups. accelerate would make the output layer a group of its own, whose weight is gathered only
+during that layer's forward, but heads read this weight later. So here each layer of the backbone is a group. All other
+weights (embeddings, head, conditioner) are one group that stays gathered from the forward pass until the gradient is
+computed.
 
 ``share_vocabulary`` shards the output embedding so that it is never gathered in one process.
 """
@@ -107,6 +108,6 @@ def save_whole(model: Any, folder: Path) -> None:
 
 
 def whole_model(model: Any, folder: Path) -> Any:
-    """The trained model. If it is sharded, this is a copy loaded from the folder."""
+    """``model``, or if it is sharded, a whole copy of it, loaded from ``folder``."""
     saved = folder / WHOLE
     return load(saved) if saved.is_dir() else model

@@ -47,7 +47,7 @@ INSTEAD = "Give the path of a folder, or 'small' for a small model with random w
 
 
 def has_encoder(config: TrainConfig) -> bool:
-    """Whether the named model is an encoder-decoder model. ValueError if the model does not exist."""
+    """Whether ``config.model`` is an encoder-decoder model. ValueError if it does not exist."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )
@@ -59,14 +59,14 @@ def saved_configuration(model: str) -> PretrainedConfig:
 
 
 def text_configuration(saved: Any) -> Any:
-    """The configuration of the text model, with ``decoder_start_token_id``."""
+    """The configuration of the text model inside ``saved``, with the ``decoder_start_token_id`` of ``saved``."""
     own: Any = saved.text_config if isinstance(saved, NextWordConfig) else saved
     # for an encoder-decoder model transformers would return the decoder's configuration, with other names
     return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
 
 
 def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
-    """The tokenizer of the saved model. For a small model, a tokenizer trained on the data and kept in the folder."""
+    """The saved model's tokenizer. For a small model: a tokenizer trained on the data and kept in the folder."""
     if not config.is_small:
         return load_tokenizer(str(saved_model(config.model, "model", INSTEAD)[0]), "model")
     path = folder.training / "tokenizer"

@@ -1,4 +1,4 @@
-"""The texts in a store of states, on which heads can be scored and calibrated without the backbone."""
+"""Texts whose states are stored: a head can be scored and calibrated on them without running the backbone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nextword.runtime.pretrained import load_tokenizer
 
 
 def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
-    """The test split of a store, and the ``window`` and ``stride`` in which its states were computed.
+    """The test split of a store, and the ``window`` and ``stride`` (in tokens) with which its states were computed.
 
     Raises:
         ValueError: If the store is not finished, its task has no running text, or the data has changed.

@@ -86,7 +86,7 @@ def store_task_states(
 
 
 def text_rows(task: Task, rows: TaskRows) -> int:
-    """Number of rows at the beginning that are one text without gaps: the training rows of running text."""
+    """How many of the first rows form one text without gaps: all training rows if the task has running text, else 0."""
     return len(rows.training) if isinstance(task, WindowTask) else 0
 
 
@@ -213,7 +213,7 @@ def expect_stored_rows(
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
-    """The model for evaluation: the model itself if all states are stored, otherwise the head on the full model."""
+    """The model for evaluation: ``model`` if all needed states are stored, else its head on the full model."""
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
 
@@ -227,14 +227,14 @@ def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
 def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path | None = None) -> None:
     """Save a model with stored states as an ordinary model. Weight files are copied or linked if possible.
 
-    Otherwise the full model is loaded. ``source`` and ``shared`` are arguments of ``copied_backbone``.
+    If this is not possible, the full model is loaded. ``source`` and ``shared`` are arguments of ``copied_backbone``.
     """
     if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)
 
 
 def ordinary(model: NextWordModel, source: str) -> NextWordModel:
-    """Load the full model and attach the same head and conditioner."""
+    """Load the full model ``source``, and attach the head and conditioner of ``model``."""
     loaded: Any = load(source, dtype=model.dtype)
     conditioner = model.conditioner
     followed = {"conditioner": conditioner and conditioner.config, "encoder": model.auxiliary_encoder}

@@ -16,7 +16,7 @@ from nextword.settings.overrides import parsed
 from nextword.settings.setting_names import named
 
 OURS = "nextword_"
-"""Prefix of the model types of nextword models in their configurations."""
+"""Prefix of ``model_type`` in the configurations of nextword models."""
 SMALL, SMALL_T5 = "small", "small-t5"
 """Names of new small models: a GPT-2 and a T5."""
 
@@ -61,7 +61,7 @@ class TrainConfig(MethodSettings):
 
     @property
     def is_small(self) -> bool:
-        """Whether the model is a new small one."""
+        """Whether ``model`` names a new small model."""
         return self.model in (SMALL, SMALL_T5)
 
 

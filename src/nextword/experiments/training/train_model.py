@@ -68,7 +68,7 @@ DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; the message says what is kept. The same call resumes."""
+    """Ctrl-C during a training; the message says what is kept. The same call to ``train`` resumes the training."""
 
 
 @CallForms(
@@ -108,7 +108,7 @@ def train(  # noqa: PLR0913  (its options)
         data: Training data (text, source-target pairs or tables): a file, a folder or a hub name.
         out: Folder of the trained model. A folder that has another training raises an error.
         head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a dict; None: the model's own head.
-        objective: Objective spec such as ``"histalign"``, or its settings as a dict.
+        objective: Objective (training loss) spec such as ``"histalign"``, or its settings as a dict.
         conditioner: Conditioner spec such as ``"bergpt:2"``, or its settings as a dict, for data with auxiliary texts;
             None: no conditioner.
         encoder: Encoder of the auxiliary texts, such as ``"minilm"``.
@@ -116,7 +116,8 @@ def train(  # noqa: PLR0913  (its options)
             cannot be detected, also give its ``kind``: ``"text"``, ``"pairs"`` or ``"auxiliary"``.
         training: Training settings that override the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
             ``docs/train.md`` lists them.
-        states: Folder of stored states. They take the place of ``model`` and ``data``, and only the head is trained.
+        states: Folder of stored states (``docs/states.md``), given instead of ``model`` and ``data``. Only the head is
+            then trained.
         seed: Random seed of new parameters, batch order and dropout.
         keep_checkpoints: Whether to keep the checkpoints after the training has finished.
         recipe: Settings under the names of these arguments, as a TOML file or a dict. Arguments given in addition
@@ -240,7 +241,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
-    """All training settings; the defaults for a saved model are ``FineTuning``. ValueError for an unknown setting."""
+    """All training settings; for a saved model the defaults are ``FineTuning``. ValueError for an unknown setting."""
     if config.is_small:
         assert isinstance(task.start, SmallStart)
         return merged(task.start.training, config.training, "training")
@@ -312,13 +313,13 @@ def _kept(folder: RunFolder) -> str:
 # -- The trained model: its measurements, the results of the checker, and the folder in which it is saved.
 
 CHECKED_LENGTHS = (1, 6)
-"""Lengths of the random texts for checking a trained model; ``nextword check`` also uses longer texts."""
+"""Lengths in tokens of the random texts that check a trained model; ``nextword check`` also uses longer texts."""
 
 
 def measured_on_test_part(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
 ) -> Any:
-    """Everything that the task of the data measures."""
+    """The task's measurements of ``model`` on the test split."""
     with torch.no_grad():
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
@@ -384,15 +385,15 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
 
 MANY_TIMES = 4.0
 """Repeating a text up to about four times is nearly as good as new text (Muennighoff et al. 2023, Scaling
-Data-Constrained Language Models). With more repetitions a model overfits."""
+Data-Constrained Language Models). With more repetitions than this, a model overfits."""
 
 VALIDATIONS = 10
-"""Default number of validation losses in a training that reads its data many times."""
+"""How often a training that reads its data many times computes the validation loss by default."""
 
 
 @dataclass(frozen=True)
 class DataUse:
-    """Data use of a training: optimiser steps, and how often each row is read."""
+    """How a training uses its data: optimiser steps, and how often each row is read."""
 
     steps: int
     times: float
@@ -415,9 +416,9 @@ class DataUse:
         return self.times > MANY_TIMES
 
     def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
-        """The settings of a training. If it reads the data many times, it also validates and keeps the best weights.
+        """``settings``; if the training reads its data many times, it also validates and keeps the best weights.
 
-        Settings in ``given`` are unchanged.
+        Settings that the user gave (``given``) are unchanged.
         """
         if not self.is_repeated or "evaluate_every" in given:
             return settings
@@ -446,7 +447,7 @@ class DataUse:
 
 
 class StepTeller(TrainerCallback):
-    """Trainer callback that reports the share of finished steps, the losses, and once that validation losses rise."""
+    """Trainer callback that reports progress (share of steps) and losses, and warns once if validation losses rise."""
 
     NAMES: ClassVar = {"loss": "loss", "eval_loss": "validation loss"}
 
@@ -465,7 +466,7 @@ class StepTeller(TrainerCallback):
             self._progress.logged(self._name, state.global_step, state.max_steps, losses)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report a rising validation loss, except for the last one, which is judged after the training."""
+        """Warn if the validation loss rises, except after the last step: that loss is judged after the training."""
         curve = curve_of(state.log_history, "eval_loss")
         if not self._has_warned and state.global_step < state.max_steps and rises_steadily(curve):
             self._has_warned = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """In this block, only the trained parameters require gradients. Afterwards ``requires_grad`` is restored.
+    """In this block, only the parameters to train require gradients. Afterwards ``requires_grad`` is restored.
 
     Raises:
         ValueError: If the settings do not fit the model.
@@ -58,7 +58,7 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
 
 
 def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
-    """Names of the parameter groups that would be trained."""
+    """Names of the parameter groups that a training with ``settings`` would train."""
     with trainable(model, settings, seed=0):
         return list(trained_groups(model))
 
@@ -67,7 +67,7 @@ SMALLER = "train the head alone (training.trains=head) or adapters (training.lor
 """Advice to reduce the memory of a training."""
 
 UPDATED = 3
-"""How many numbers are stored for each trained parameter in addition to it: its gradient and Adam's two moments."""
+"""How many numbers training stores for each parameter besides its value: its gradient and Adam's two moments."""
 
 
 def free_to_train() -> int | None:
@@ -97,7 +97,7 @@ def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
 
 
 def trained_modules(model: nn.Module) -> dict[str, int]:
-    """The outermost modules whose parameters are all trainable, with their numbers of parameters.
+    """Names of the outermost modules whose parameters are all trainable, with their numbers of parameters.
 
     A parameter that is trained alone has its own entry. A shared parameter has one entry, under its first name. Entries
     that differ only in the layer's number are merged, with a ``*`` for the number.
@@ -131,7 +131,7 @@ def _outermost(module: nn.Module, name: str, taken: set[int]) -> Iterator[tuple[
 
 
 def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
-    """The settings, without learning rates of groups that the model does not train."""
+    """``settings`` without learning rates of parameter groups that the model does not train."""
     if not settings.learning_rates:
         return settings
     parts = trained_group_names(model, settings)
@@ -152,9 +152,9 @@ def expect_peft() -> None:
 def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
     """In this block, the backbone has adapters and its other weights are frozen. ``settings=None``: no adapters.
 
-    All other parts are trained as before: head, conditioner, untied output embeddings, and an auxiliary encoder if it
-    was trainable. At the end the adapters are merged and removed, and ``requires_grad`` is restored. ``seed``
-    initialises one matrix of each adapter. The other matrix is zero, so adapters change nothing at first.
+    Outside the backbone, all parts are trained as before: head, conditioner, untied output embeddings, and an auxiliary
+    encoder if it was trainable. At the end the adapters are merged and removed, and ``requires_grad`` is restored.
+    ``seed`` initialises one matrix of each adapter. The other matrix is zero, so adapters change nothing at first.
 
     Raises:
         ValueError: If peft is not installed, no layer has a given name, or a layer must not be adapted.

@@ -1,4 +1,4 @@
-"""Trainers for heads with memory beyond their window, of earlier steps (TRIME) or of similar rows in the batch."""
+"""Trainers for heads with a memory beyond their window: of earlier steps (TRIME) or of similar rows in the batch."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class ConsecutiveTrainer(RememberingTrainer):
     """Trainer with consecutive rows within and across batches. A head with memory reads the earlier rows.
 
     Gradients reach all rows of a batch (TRIME, Zhong et al. 2022, with consecutive segments in one batch). The memory
-    of earlier batches has no gradient. A start token begins a document. A document does not read the document before.
-    Validation losses are computed for each row separately.
+    of earlier batches has no gradient. A start token begins a document, and positions of a document do not read earlier
+    documents. Validation losses are computed for each row separately.
     """
 
     setting = "consecutive"
@@ -123,7 +123,7 @@ NEIGHBOURS = 20
 
 
 def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
-    """A permutation of all rows in which each batch of ``batch_size`` rows is similar.
+    """An order of all rows in which the ``batch_size`` rows of a batch are similar, by BM25.
 
     Each row is followed by the most similar unused row among its 20 nearest neighbours. If all of them are used, a
     random row follows. The chain is cut into batches, which are shuffled; an incomplete batch comes last.

@@ -1,4 +1,4 @@
-"""Functions that run a model to build, extend and tune datastores and n-gram indexes."""
+"""Runs models to build, extend and tune datastores (for the head ``knn``) and n-gram indexes."""
 
 from nextword.inference.datastore.build import BuildSettings, build_datastore, store_texts
 from nextword.inference.datastore.growing import expect_growing, grow, grow_by_tokens, remember_recent, remembering

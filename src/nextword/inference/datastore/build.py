@@ -1,4 +1,4 @@
-"""Builds stores of texts: datastores, in the same way as stores of states, and n-gram indexes."""
+"""Builds datastores (shard by shard, like stores of states) and n-gram indexes from texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _PROBE = 32
-"""Number of tokens whose states identify the model."""
+"""Number of tokens whose states are compared to recognise the model."""
 
 _LONGEST = 1024
 """Default maximum number of tokens of a window."""
@@ -53,8 +53,8 @@ class BuildSettings:
         text_column: The column with the text of a table.
         split: Split of a folder or of a data set on the hub; None: the training split.
         window: Number of tokens that the model sees at once. None: the model's maximum, but at most 1,024.
-        stride: Number of new tokens of each window after the first. None: all tokens of a window are new, so that one
-            pass over the text is enough.
+        stride: Number of tokens of each window after the first that the window before does not have. None: windows do
+            not overlap, so that the model reads each token once.
         shard_keys: Keys per shard. If a build is killed, each process loses at most this number of keys.
         batch_size: Number of windows per pass.
         processes: Number of processes, each with its own copy of the model; None: only this process.
@@ -77,7 +77,7 @@ def build_datastore(
     settings: BuildSettings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
-    """Stores every token of a data set, with the state before it as its key.
+    """Stores every token of a data set. Its key is the state from which the model predicts it.
 
     If a build was killed, the same call resumes it and computes only the missing shards.
 
@@ -179,7 +179,7 @@ class DocumentWindow:
 
 @dataclass
 class Documents:
-    """The documents of a corpus. Each row of a table and each file of plain text is a document.
+    """The documents of a data set. Each row of a table and each file of plain text is a document.
 
     Attributes:
         count: Number of documents read so far.
@@ -239,7 +239,7 @@ def _written(
 
 
 def expect_decoder(opened: OpenedModel) -> None:
-    """Raises ValueError if a model's states depend on more than the text."""
+    """Raises ValueError if the model has an encoder or a conditioner: its states then depend on another text."""
     if opened.has_encoder or opened.model.conditioner is not None:
         raise ValueError(
             f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "

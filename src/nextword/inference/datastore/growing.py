@@ -1,4 +1,4 @@
-"""Growing datastores: new texts are appended, and the oldest tokens are dropped."""
+"""Growing datastores, in memory: new texts are appended, and the oldest tokens are dropped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nextword.retrieval import RecentKeys
 def remember_recent(model: AnyModel, most: int) -> None:
     """Gives a model with the head ``knn`` an empty in-memory datastore, in addition to the one on disk.
 
-    It keeps the last ``most`` tokens.
+    The datastore keeps the last ``most`` tokens.
 
     Raises:
         ValueError: If the model has another head.
@@ -51,9 +51,9 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 
 
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
-    """``grow`` for token ids. The first token is only read, and all others are appended.
+    """``grow`` for token ids. The first token is only context, and all others are appended.
 
-    A pass that is running at this time continues with the old content.
+    A forward pass that is running meanwhile continues with the old content.
     """
     head = _knn(opened)
     if head.recent is None:
@@ -84,7 +84,7 @@ def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[i
 
 
 def expect_growing(opened: OpenedModel) -> None:
-    """Raises ValueError if a model's head does not support an in-memory datastore."""
+    """Raises ValueError unless the model's head supports an in-memory datastore."""
     _knn(opened)
     expect_decoder(opened)
 

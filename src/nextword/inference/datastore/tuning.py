@@ -1,4 +1,4 @@
-"""Chooses the weight of retrieval on held-out texts, and measures the gain of an n-gram index."""
+"""Chooses the weight of retrieved tokens on held-out texts, and measures the gain of an n-gram index."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
-    """The weight of retrieved tokens that makes a text most likely, for ``configure_head(weight=...)``.
+    """The weight of retrieved tokens with which ``text`` is most likely, for ``configure_head(weight=...)``.
 
-    ``nw.calibrate`` also chooses the temperature, and returns the gain.
+    ``nw.calibrate`` also chooses the temperature, and returns the gain in likelihood.
 
     Args:
         model: A model with the head ``knn`` and ``mix=fixed``. Its current weight does not matter.
@@ -47,9 +47,9 @@ def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
 
 
 def tuned_retrieval(model: AnyModel, texts: Sequence[str], *, window: int = 512) -> dict[str, float]:
-    """The temperature and weight that make texts most likely, for ``configure_head``.
+    """The temperature and weight with which ``texts`` are most likely, for ``configure_head``.
 
-    ``nw.calibrate`` also sets them if they help, and returns the gain.
+    ``nw.calibrate`` also sets them in the model if they help, and returns the gain in likelihood.
 
     Args:
         model: A model with the head ``knn`` and ``mix=fixed``. Its current temperature and weight do not matter.
@@ -98,8 +98,8 @@ def fit_to_texts(
 ) -> MatchWeights:
     """Fits the weights of an n-gram index, so that texts are most likely under its mixture with a model.
 
-    If the 95 % interval of the gain includes 0, all weight stays with the model's head. The texts must not be in the
-    index, and must not be the test data.
+    If the 95 % interval of the gain includes 0, the index gets the weight 0. The texts must not be in the index, and
+    must not be the test data.
 
     Raises:
         ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.
@@ -128,7 +128,7 @@ def score_with_ngrams(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """Scores texts with a model alone and with an n-gram index in addition, and compares the two on the same tokens.
+    """Scores texts with a model alone and with the model and an n-gram index, and compares the two scores.
 
     The texts must not be in the index, and must not be the texts that the weights were fitted to.
 

@@ -34,7 +34,7 @@ REFUSED = (
     "watermarking_config",
     "compile_config",
 )
-"""Prefixes of arguments that change what ``generate`` returns, or that nextword sets itself."""
+"""Prefixes of arguments that users may not give: they change what ``generate`` returns, or nextword sets them."""
 ROWWISE = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 
 
@@ -44,8 +44,8 @@ class GenerationPass:
 
     Attributes:
         title: Name of the decoding strategy in tables.
-        arguments: Arguments of ``generate``, including the resulting lengths.
-        mode: Decoding loop that ``generate`` uses.
+        arguments: Arguments of ``generate``, including the minimum and maximum length.
+        mode: Decoding loop that ``generate`` uses (greedy search, sampling, beam search, ...).
         seed: Random seed; None if decoding is deterministic.
     """
 
@@ -83,8 +83,8 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
     """Every decoding strategy with every seed. Deterministic strategies run once, with one text per prompt.
 
     Raises:
-        ValueError: If neither ``generate`` nor the model's head knows an argument, or if transformers has removed the
-            decoding loop.
+        ValueError: If neither ``generate`` nor the model's head knows an argument, or if transformers no longer has the
+            decoding loop that an argument selects.
     """
     extra = _arguments(opened, settings)
     passes: list[GenerationPass] = []
@@ -231,13 +231,13 @@ class GenerationSettings(Settings):
     arguments: dict[str, JsonValue] = Field(default={})
     """Further arguments of generate, for all decoding strategies, for instance {repetition_penalty = 1.2}."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of new tokens; by default the value of the model's generation_config, or 100."""
+    """Maximum number of new tokens per text; by default the value of the model's generation_config, or 100."""
     min_new_tokens: int | None = Field(default=None, ge=0)
-    """Minimum number of new tokens; earlier end tokens are not generated."""
+    """Minimum number of new tokens per text; no end token is generated before."""
     stop: list[str] = Field(default=[])
     """Strings that end a text; they stay in the text."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
-    """Random seeds; each has a samples file of its own."""
+    """Random seeds. With each seed, every sampling strategy generates a samples file."""
     samples: int = Field(default=1, ge=1)
     """Number of texts sampled per prompt."""
     batch_size: int = Field(default=16, ge=1)
@@ -246,10 +246,10 @@ class GenerationSettings(Settings):
     """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no draft
     tokens."""
     remember: int = Field(default=0, ge=0)
-    """With the head knn: number of last tokens, from finished prompts and texts of a pass, that later texts can
-    retrieve. Texts are then generated one at a time, in the order of the prompts. 0: off."""
+    """Only for the head knn: number of most recent tokens of finished prompts and texts that later texts can retrieve.
+    Texts are then generated one at a time, in the order of the prompts. 0: off."""
     sources: bool = False
-    """Whether to write, for each token, the share of each component of the head and the strongest positions."""
+    """Whether to write, for each token, each head component's share of its probability, and the strongest positions."""
     positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
     """Number of positions listed per token, with ``sources``."""
 

@@ -1,4 +1,4 @@
-"""One generation run over prompts. It yields its texts or writes samples files, and resumes after an interruption."""
+"""One generation run over prompts: it yields texts, or writes samples files and resumes them after an interruption."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 UNTOLD = ("transformers_version", "_from_model_config")
-"""Entries of a generation configuration that do not affect the texts."""
+"""Entries of a generation configuration that do not affect the generated texts."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class GenerationRun:
     ) -> abc.Generator[list[GeneratedText]]:
         """Generates the texts of each batch of a pass, in order. Torch's global random state is not changed.
 
-        ``said`` has the tokens of finished prompts and texts of this pass; a head with a datastore can retrieve them. A
-        ``streamer`` receives every new token. It needs batches of one row.
+        ``said`` has the tokens of each finished prompt and text of this pass; a head with a datastore can retrieve
+        these tokens. A ``streamer`` receives every new token; with a streamer, each batch must have one row.
 
         Raises:
             ValueError: If ``generate`` rejects its arguments.
@@ -206,8 +206,8 @@ def generate(  # noqa: PLR0913  (its options)
     Args:
         model: A model of nextword or transformers, or its folder or hub name.
         tokenizer: Tokenizer of the model; None for a folder, which has its own.
-        prompts: One prompt or several. A ``TextPrompt`` can also have a source or an auxiliary text. By default the
-            prompt is only the start token.
+        prompts: One prompt or several. A ``TextPrompt`` can also have a source or an auxiliary text. The default is an
+            empty prompt: the model begins after the start token.
         decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (temperature
             last), ``"beam:4"`` or a dictionary of settings. If empty, the model's generation_config decides.
         max_new_tokens: Maximum number of new tokens; None: the value of the model's generation_config, or 100.
@@ -219,10 +219,11 @@ def generate(  # noqa: PLR0913  (its options)
         draft: Speculative decoding. The draft tokens come from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
             lookup) or the folder of a smaller model. The texts stay the same. None: one token per pass.
         remember: Only for the head ``knn``: number of most recent tokens of finished prompts and texts that the head
-            can retrieve in later texts. Texts are then generated one at a time, in the order of the prompts. 0: none.
+            can retrieve in later texts. Texts are then generated one at a time, in the order of the prompts. 0: the
+            head retrieves none of them.
         sources: Whether to return, for each token, the share of each component of the head in its probability, and the
             positions with the largest shares.
-        positions: Number of positions listed per token, with ``sources``.
+        positions: Number of positions listed per token if ``sources`` is true.
         arguments: Further arguments of transformers' ``generate``, for all decodings, for instance
             ``{"repetition_penalty": 1.2}``.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for a model in memory that has a conditioner.
@@ -303,8 +304,8 @@ def write_samples_files(
     """Writes a samples file for each pass; resumes an interrupted run.
 
     ``out`` is a folder, or for a run with one pass a file (``.jsonl``). ``progress`` receives the finished share, from
-    0 to 1, which includes texts from before an interruption. If another process writes to ``out``, its error message
-    names ``command``.
+    0 to 1, which includes texts from before an interruption. ``command`` names this call in the error of another
+    process that wants to write to ``out``.
 
     Raises:
         ValueError: If a file belongs to another run, another process writes to ``out``, or references are missing.
@@ -368,7 +369,8 @@ def reference_columns(
 ) -> dict[str | int, dict[str, Any]]:
     """The references of each prompt, by the id of the prompt, as texts and as tokens of the model.
 
-    With ``scored``, the log-probabilities of the first reference's tokens are added. Without references it is empty.
+    If ``scored`` is true, the log-probabilities of the first reference's tokens are added. Without references, the
+    result is empty.
 
     Raises:
         ValueError: If references should be scored and a prompt has none, or if only some prompts have references.

@@ -46,7 +46,7 @@ class Generator:
 
     Attributes:
         model: A model with a head, in evaluation mode.
-        arguments: Arguments of ``generate``. For all others, the model's ``generation_config`` has the value.
+        arguments: Arguments of ``generate``. All other arguments have the values of the model's ``generation_config``.
         inputs: Function that makes further model inputs for a batch, for instance of auxiliary texts.
         stops: Strings that end a text; None: no such strings.
     """
@@ -106,7 +106,7 @@ class NoNumbersError(ValueError):
 
 
 class ExpectNumbers(LogitsProcessor):
-    """Raises ``NoNumbersError`` if scores are NaN: for the first pass immediately, for later passes in ``expect``."""
+    """Raises ``NoNumbersError`` if scores are NaN: at once for the first pass, in ``expect`` for later passes."""
 
     def __init__(self, model: NextWordModel) -> None:
         self._model = model
@@ -129,7 +129,7 @@ class ExpectNumbers(LogitsProcessor):
 
 
 class StopStrings:
-    """Strings that end a text and stay in it. Characters of the prompt do not count."""
+    """Strings that end a text and are kept in it. A stop string does not count if it begins in the prompt."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, strings: Sequence[str]) -> None:
         self._tokenizer, self._strings = tokenizer, list(strings)
@@ -169,7 +169,7 @@ class _Written(StoppingCriteria):
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
-    """The ids up to the first end token or the padding after it. Without end tokens nothing is removed.
+    """The ids before the first end token and its padding. If ``ends`` is empty, all ids.
 
     >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
     ([5, 6], [5, 0, 6], [5, 0])
@@ -193,7 +193,7 @@ class PromptRow:
     Attributes:
         number: Line number of the text in the samples file, from 0.
         sample: Index of the text among the texts of its prompt, from 0.
-        key: Random seed of this text.
+        key: Number that determines the random numbers of this text.
     """
 
     number: int
@@ -219,19 +219,19 @@ class GeneratedText:
 
     @property
     def said(self) -> list[int]:
-        """The tokens of the prompt and the text."""
+        """The token ids of the prompt and the text together."""
         return [*self.row.prompt.context, *self.token_ids]
 
 
 def rows_of(prompts: Sequence[Prompt], one: GenerationPass) -> list[PromptRow]:
-    """The rows of a pass, in the order of the prompts."""
+    """The rows (texts to generate) of the pass ``one``, in the order of the prompts."""
     keys = text_keys(one.seed, [(prompt.context, prompt.auxiliary) for prompt in prompts], one.samples)
     texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
     return [PromptRow(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
 
 
 def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
-    """Batches of rows with similar lengths, longest first, so that too large batches fail immediately."""
+    """Batches of at most ``size`` rows with similar lengths, longest first, so that too large a batch fails at once."""
     ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
     return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
 
@@ -244,10 +244,11 @@ class SourceColumns:
     """Attribution of one text, with one entry per token.
 
     Attributes:
-        shares: By component, its share of the token's probability. The shares sum to 1.
-        positions: By component that points at positions, pairs ``[position, share]``, largest share first. A position
-            is an index into the tokens of prompt and text together (an encoder-decoder model has no prompt); -1 is the
-            start token. If the component reads a source or an auxiliary text, it is an index into this text's tokens.
+        shares: For each component of the head, its share of each token's probability. The shares of a token sum to 1.
+        positions: For each component that points at positions, pairs ``[position, share]``, largest share first. A
+            position is an index into the tokens of prompt and text together (an encoder-decoder model has no prompt);
+            -1 is the start token. If the component reads a source or an auxiliary text, a position is an index into
+            that text's tokens.
     """
 
     shares: dict[str, list[float]]

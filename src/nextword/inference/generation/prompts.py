@@ -24,11 +24,12 @@ from nextword.settings.setting_names import either, named
 
 @dataclass(frozen=True)
 class Prompt(TokenPair):
-    """A tokenised prompt. Its target is the human reference.
+    """A tokenised prompt (``context``) with its human reference (``target``).
 
     Attributes:
-        number: Index among the prompts, from 0, or the id given in the file.
-        start: Number of special tokens at the beginning of the context, such as a start token; samples files omit them.
+        number: Index of the prompt among all prompts, from 0, or its id in the file of prompts.
+        start: Number of special tokens at the beginning of the context, such as a start token. Samples files omit these
+            tokens.
         source: Source text, shown as the prompt; None: the context is the prompt.
         references: All human references as whole texts. Needed if there are several, or if the target is truncated.
             Empty: the target is the only reference.
@@ -47,14 +48,14 @@ class Prompt(TokenPair):
 
     @property
     def example(self) -> Example:
-        """The prompt as an ``Example`` with an empty text."""
+        """The prompt as an ``Example`` whose text is empty."""
         return Example("", self.text or "", self.source, self.auxiliary, self.number)
 
 
 # -- Prompts as text, from the command line, plain text, JSON lines, or the samples file of an earlier run.
 
 FIELDS = ("prompt", "source", "auxiliary")
-"""Fields that a model can read. A JSON line needs at least one of them."""
+"""Fields of a JSON line that a model can read. Each line needs at least one of them."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: boo
     """Tokenises prompts for a model.
 
     A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source, or without a
-    source the prompt. With ``chat``, the prompt is a user message in the tokenizer's chat template.
+    source the prompt. If ``chat`` is true, the prompt becomes a user message in the tokenizer's chat template.
 
     Raises:
         ValueError: If a prompt is incomplete for the model, or the tokenizer has no chat template.
@@ -203,7 +204,7 @@ def _chat_ids(tokenizer: Any, said: str) -> list[int]:
 
 
 def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> None:
-    """Raises ValueError if a prompt with the new tokens, or a source, exceeds the model's positions."""
+    """Raises ValueError if a prompt and ``new`` new tokens, or a source, exceed the model's positions."""
     if not opened.has_encoder:
         for one in encoded:
             length, limit = len(one.context), opened.longest

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 KEY_BITS, SEED_BITS = 128, 63
-"""Number of bits of a key, and number of bits of a torch seed."""
+"""Number of bits of a key (``stream_key``), and of a seed of torch."""
 
 
 def stream_key(*parts: object) -> int:
@@ -40,7 +40,7 @@ def stream_key(*parts: object) -> int:
 
 
 def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
-    """The keys of ``samples`` texts for each prompt, prompt by prompt.
+    """The keys of all texts, ``samples`` texts for each prompt, in the order of the prompts.
 
     A key depends on the seed, the sample's number and the content of the prompt, but not on the prompt's index. So it
     stays the same if prompts are added, removed or reordered. Equal prompts get different keys.
@@ -67,10 +67,10 @@ def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
 
 
 class RowSampler(LogitsProcessor):
-    """Samples each row's token and excludes all other tokens, so that ``generate`` chooses the sampled token.
+    """A logits processor that samples a token per row and excludes all others, so that ``generate`` must take it.
 
-    It must be the last processor, after temperature, top-k, top-p and all others. Each row has ``begin`` tokens before
-    its first new token.
+    This processor must be the last one, after temperature, top-k, top-p and all others. Each row has ``begin`` tokens
+    before its first new token.
     """
 
     def __init__(self, uniform: Float[Tensor, "B T"], begin: int) -> None:
@@ -88,8 +88,8 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as in transformers, with a random stream per row.
 
-    ``generate`` accepts an instance as ``custom_generate``. Without random numbers it is greedy. A streamer receives
-    each new token, but not the prompt.
+    ``generate`` accepts an instance as ``custom_generate``. If it has no random numbers, the search is greedy. A
+    streamer receives each new token, but not the prompt.
     """
 
     uniform: Float[Tensor, "B T"] | None
@@ -104,7 +104,7 @@ class RowwiseLoop:
         generation_config: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Runs the loop. ``generate`` calls it instead of its own loop."""
+        """Generates the texts; transformers' ``generate`` calls this method instead of its own loop."""
         if self.uniform is not None:
             sampler = RowSampler(self.uniform, input_ids.shape[1])
             logits_processor = LogitsProcessorList([*logits_processor, sampler])
@@ -116,12 +116,12 @@ class RowwiseLoop:
 def rowwise_loop(
     uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
 ) -> RowwiseLoop | SpeculativeLoop:
-    """The loop that samples each row with its own numbers. With ``drafting`` it uses speculative decoding."""
+    """The loop that samples each row with its own numbers (None: greedy); with ``drafting``, it uses drafts."""
     if drafting is None:
         return RowwiseLoop(uniform, streamer)
     return SpeculativeLoop(drafting, uniform, streamer)
 
 
 def batch_seed(keys: Sequence[int]) -> int:
-    """Seed of torch's generator for a batch. It is for sampling without row streams (beams, an assistant, classes)."""
+    """Seed of torch's generator for a batch. It is for rows without random numbers of their own (beams, assistant)."""
     return stream_key(*keys) >> (KEY_BITS - SEED_BITS)

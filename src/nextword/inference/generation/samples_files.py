@@ -30,7 +30,7 @@ def sample_line(
     token_ids: Sequence[int],
     columns: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The line of a text in a samples file. The standard columns come first, then ``columns``."""
+    """The line of a text in a samples file. ``columns`` come after the standard columns."""
     shown = prompt.context[prompt.start :]
     read = prompt.text if prompt.source is None else prompt.source
     beside = {"source": prompt.source, "auxiliary": prompt.auxiliary}
@@ -73,17 +73,18 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 # samples file is made from the lines, in the order of the prompts, and is moved to ``NAME.jsonl`` as a whole.
 
 RUN = "run"
-"""Key of the first line of a samples file, which has the settings of all its texts."""
+"""Key in the first line of a samples file under which the settings of all its texts are stored."""
 
 
 class UnfinishedSamples:
     """A samples file that is not finished.
 
     Attributes:
-        random: Random state after the last generated text; None if it is not stored.
+        random: Random state after the last finished text; None if it is not stored.
 
     Raises:
-        ValueError: If the file is of another run (the message names the differences), or nextword did not write it.
+        ValueError: If the file belongs to another run (the message names the differences), or nextword did not write
+            it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
@@ -122,7 +123,7 @@ class UnfinishedSamples:
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]], random: Any = None) -> None:
         """Appends finished texts, each with its line number in the samples file.
 
-        ``random`` is the random state after these texts. Give it if later texts depend on it.
+        ``random`` is the random state after these texts. Give this state if later texts depend on it.
         """
         new = {number: dict(line) for number, line in lines if number not in self._lines}
         rows: list[list[Any]] = [[number, line] for number, line in new.items()]
@@ -137,7 +138,7 @@ class UnfinishedSamples:
         self._lines |= new
 
     def finish(self, **more: Any) -> None:
-        """Writes the final samples file. The columns ``more`` are in its first line."""
+        """Writes the final samples file. The first line also has the keys ``more``."""
         lines = [self._lines[number] for number in sorted(self._lines)]
         lines[:1] = [{**first, **more} for first in lines[:1]]
         write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
@@ -148,8 +149,8 @@ class PartialSamples(UnfinishedSamples):
     """The samples file of one pass, finished or not.
 
     Raises:
-        ValueError: If the file or its unfinished version is of another run (the message names the differences), or if
-            nextword did not write it.
+        ValueError: If the file or its unfinished version belongs to another run (the message names the differences), or
+            if nextword did not write it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:

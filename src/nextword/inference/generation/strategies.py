@@ -25,13 +25,13 @@ class Decoding(Settings):
     sample: bool = False
     """Sample from the whole distribution."""
     top_k: int | None = Field(default=None, ge=1)
-    """Sample from this many most probable tokens."""
+    """Sample from the ``top_k`` most probable tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """Sample from the fewest most probable tokens that together have this probability."""
+    """Sample from the smallest set of most probable tokens whose probabilities sum to at least ``top_p``."""
     temperature: float = Field(default=1.0, gt=0)
     """Number that log-probabilities are divided by before sampling."""
     beams: int = Field(default=1, ge=1, le=1000)
-    """Number of beams of a deterministic search; 1 is greedy."""
+    """Number of beams of beam search, which is deterministic; 1 is greedy search."""
 
     @model_validator(mode="before")
     @classmethod
@@ -85,7 +85,7 @@ _SHORT: dict[str, tuple[str, Callable[..., dict[str, Any]]]] = {
     "top-p": ("top-p:P[,TEMPERATURE]", lambda p, *temperature: {"top_p": float(p), **_temperature(*temperature)}),
     "beam": ("beam:BEAMS", lambda beams: {"beams": int(beams)}),
 }
-"""Syntax of each short form, and the settings of its arguments."""
+"""For each short form, its syntax and a function from its arguments to settings."""
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Shows a text in the terminal during generation. The colour of a token shows the component of the head."""
+"""Shows a text in the terminal during generation. A token's colour shows which component of the head predicted it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def show_text(run: GenerationRun, screen: ColouredText) -> None:
     """Shows the prompt and the text of a run with one row.
 
-    Greedy search and sampling are shown token by token. Texts of beam search, an assistant or drafts are shown when
-    they are finished; one more pass then computes their components.
+    Texts of greedy search and sampling are shown token by token. Texts of beam search, of an assistant model or of
+    drafts are shown when they are finished; one more pass then computes the components of their tokens.
     """
     (one,), model = run.passes, run.opened.model
     if not run.opened.has_encoder:
@@ -47,7 +47,7 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
 
 
 def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
-    """Prompt and text together, as a terminal shows them. For an encoder-decoder model only the text."""
+    """Prompt and text together, as a terminal shows them; for an encoder-decoder model, only the text."""
     prompt = text.row.prompt
     pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
     written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
@@ -80,7 +80,7 @@ probability. The component is None if it was not computed, or if the head has on
 
 
 def strongest(shares: Sequence[float]) -> int:
-    """Index of the largest share. Among equal shares it is the first.
+    """Index of the largest share; of several largest shares, the first.
 
     >>> strongest([0.2, 0.5, 0.5])
     1
@@ -89,7 +89,7 @@ def strongest(shares: Sequence[float]) -> int:
 
 
 class TextPieces:
-    """The text that each further token adds. A character of several tokens is added with its last token.
+    """Finds the text that each further token adds. A character of several tokens is added with its last token.
 
     ``before`` has the preceding tokens, because some tokenizers decode the first token of a text without its space.
     """
@@ -124,7 +124,7 @@ class TextPieces:
 class SourceStreamer(BaseStreamer):
     """A streamer for ``generate`` that shows each token of one row.
 
-    End tokens are not shown. ``source`` returns the component of the latest token.
+    End tokens are not shown. ``source`` is a function that returns the component of the latest token.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class SourceStreamer(BaseStreamer):
 class LatestDistribution:
     """The latest distribution of a head, captured by a hook during generation.
 
-    To find a token's component, the product with the output embedding is needed, which takes a large part of a step.
-    So the hook computes this product once, for ``generate`` and for the component.
+    To find the component that predicted a token, the product with the output embedding is needed, which takes a large
+    part of a step. So the hook computes this product once, for ``generate`` and for the component.
 
     Attributes:
         names: Names of the components, after the first call of ``source``.
@@ -167,7 +167,7 @@ class LatestDistribution:
         self._handle: Any = None
 
     def source(self, token: int) -> int | None:
-        """Component with the largest share of the token's probability. None if the head has one component."""
+        """Index of the component with the largest share of the token's probability; None if the head has only one."""
         if self._latest is None or self._handle is None:
             return None
         ids = torch.full((len(self._latest), 1), token, device=self._latest.device)

@@ -1,1 +1,1 @@
-"""Predictions of a model at every token of one text, with the attribution of each probability (``nw.trace``)."""
+"""What a model predicts at every token of one text, and which components and positions contribute (``nw.trace``)."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 DECIMALS = 4
-"""Decimals of nats and shares. A difference of 0.0001 nats changes a probability by a factor of 1.0001."""
+"""Decimals of nats and shares in a trace. A difference of 0.0001 nats is a factor of 1.0001 in a probability."""
 
 
 def trace(
@@ -58,9 +58,10 @@ def trace(
     positions: int = 8,
     **generation: Any,
 ) -> Trace:
-    """The predictions of a model for every token of a text: probability, alternatives, and attribution.
+    """What a model predicts for every token of a text: probability, alternatives, and the parts of the probability.
 
-    A text longer than the model's window is read in windows that overlap by half; ``window`` of the trace has the size.
+    A text longer than the model's window is read in windows that overlap by half; ``Trace.window`` is their size in
+    tokens.
 
     Args:
         model: A model of nextword or transformers, or its folder or hub name. A transformers model is used with the
@@ -71,7 +72,7 @@ def trace(
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model.
         candidates: Number of most probable tokens listed at each position.
-        positions: Number of positions of the text or source to list for each component that points at positions.
+        positions: For each head component that points at positions: number of positions of the text or source to list.
         **generation: Arguments of ``generate``, if ``text`` is None.
 
     Returns:
@@ -126,8 +127,8 @@ def traced(
 ) -> Trace:
     """The trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
-    ``drafts`` are the drafts that were made while the model generated the target. The model is in evaluation mode. The
-    function raises the errors of ``trace``.
+    ``drafts`` are the drafts that were made while the model generated the target. The model must be in evaluation mode.
+    Errors are those of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -270,7 +271,7 @@ AROUND = 24
 
 
 def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
-    """Excerpts of the datastores around retrieved tokens, and the facts with positions in these excerpts.
+    """Excerpts of the datastores around retrieved tokens, and ``facts`` with positions in these excerpts instead.
 
     Adjacent excerpts are joined. Each excerpt begins with a placeholder token, whose text names the document and its
     first token and, if there are several, the datastore. If no tokens were retrieved, the excerpts are None.

@@ -1,4 +1,4 @@
-"""Breakdowns of scores by groups of tokens. In each breakdown a token is in one group."""
+"""Breakdowns of scores by groups of tokens, such as new and repeated ones. In each, a token is in one group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL = "special tokens"
 
 
 class Breakdown(ABC):
-    """Assigns tokens to groups by the text only, without a model. Records use its ``key``, such as "frequency"."""
+    """Assigns tokens to groups by the text only, without a model. ``key`` names it in records, such as "frequency"."""
 
     key: str
     title: str
@@ -133,7 +133,7 @@ class NewAndRepeated(Breakdown):
 
 
 class FrequencyBands(Breakdown):
-    """The frequency groups of F2-Softmax (Choi et al., 2020, figure 2), by the token counts of a ``source``."""
+    """Frequency groups as in F2-Softmax (Choi et al., 2020, figure 2), by token counts that come from ``source``."""
 
     key = "frequency"
     title = "Frequent and rare tokens"
@@ -193,7 +193,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """A number for the n-gram at each position. Equal n-grams have equal numbers.
+    """A number for the n-gram that begins at each position. Equal n-grams have equal numbers.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]

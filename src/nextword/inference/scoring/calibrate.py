@@ -1,4 +1,4 @@
-"""Chooses settings of a head on held-out texts."""
+"""Calibration: chooses settings of a head on held-out texts, without training."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ def calibrate(  # noqa: PLR0913  (its options)
     """Chooses the settings of a head that make held-out texts most likely, in one pass and without training.
 
     For ``cache`` it chooses the temperature and weight, or joint normalisation of softmax and cache. For ``knn`` it
-    chooses the temperature, and with ``mix=fixed`` also the weight. For ``ngram`` it chooses the shares of its matches.
-    If the 95 % interval of the gain includes 0, the weight is set to 0, so that the model predicts as without the head.
-    With ``mix=joint`` there is no weight: the best temperature is set, and ``helps`` is False.
+    chooses the temperature, and with ``mix=fixed`` also the weight. For ``ngram`` it chooses the shares of probability
+    that matches in the index get. If the 95 % interval of the gain includes 0, the weight is set to 0, so that the
+    model predicts as without the head. With ``mix=joint`` there is no weight: the best temperature is set, and
+    ``helps`` is False.
 
     Args:
         model: A model with one of these heads, or its folder. The head's current settings do not matter.
@@ -78,15 +79,15 @@ def calibrate(  # noqa: PLR0913  (its options)
             for token ids.
         stride: Number of new tokens that each window after the first scores. None: half the window. Not for token ids.
         batch_size: Windows, or rows of token ids, per forward pass.
-        limit: Number of tokens to read from the beginning of the texts; None: all. Not for token ids.
+        limit: Maximum number of tokens to read, from the beginning of the texts; None: all. Not for token ids.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
         apply: Whether to set the chosen settings on a model in memory, as ``configure_head`` does.
         progress: Function that receives the finished share, from 0 to 1.
 
     Returns:
-        The chosen ``settings``, the gain in nats per token with its interval, and the curve. The interval is a
-        bootstrap over blocks of neighbouring tokens. The gain is too large by about 1 / tokens nats, because the
-        settings are chosen and measured on the same tokens.
+        The chosen ``settings``, the gain in nats per token with its 95 % interval, and the likelihood with every
+        setting that was tried (``curve``). The interval is a bootstrap over blocks of neighbouring tokens. The gain is
+        too large by about 1 / tokens nats, because the settings are chosen and measured on the same tokens.
 
     Raises:
         ValueError: If the head has no settings to choose, there is no text, the model does not support a text, or the
@@ -165,7 +166,7 @@ def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings
 def asking(
     opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
 ) -> Callable[[], None]:
-    """A function that computes the log-probability of each token of the texts once."""
+    """A function that, when called, computes the log-probability of each token of the texts once."""
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
@@ -196,7 +197,7 @@ class HeldRows:
     data: list[str]
 
     def first(self, tokens: int) -> HeldRows:
-        """The first rows, with at most this number of targets."""
+        """The first rows, with at most ``tokens`` targets."""
         labels: list[list[int]] = []
         for row in self.labels:
             if tokens <= 0:
@@ -211,7 +212,7 @@ class HeldRows:
 
 
 def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | None = None) -> CalibrationResults:
-    """Does what ``calibrate_on_texts`` does, for rows of tokens, each read in one pass."""
+    """``calibrate_on_texts`` for rows of tokens, each of which the model reads in one pass."""
     model, pairs = opened.model, list(zip(rows.ids, rows.labels, strict=True))
 
     def ask() -> None:
@@ -236,7 +237,7 @@ def chosen(
     name: str = "model",
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """Calls ``ask``, which computes the log-probabilities of held-out tokens, and chooses settings from this pass.
+    """Calls ``ask``, which computes log-probabilities of held-out tokens, and chooses the head's settings from them.
 
     Raises:
         ValueError: If the head has no settings to choose, or no token was scored.
@@ -280,7 +281,7 @@ def chosen(
 def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -> OnePass:
     """Calls ``ask`` once, and passes every token that it scores to the head's calibration.
 
-    So ``ask`` can be any function that scores held-out tokens. Afterwards the model has its own head again.
+    ``ask`` can be any function that scores held-out tokens with the model. Afterwards the model has its own head again.
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))
@@ -317,7 +318,7 @@ def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
 # -- One pass over held-out tokens, in which the caller asks the model for their log-probabilities.
 
 FEWEST_BLOCKS = 20
-"""Minimum number of blocks for an interval."""
+"""Minimum number of blocks with which an interval is computed."""
 
 LONGEST_BLOCK = 256
 """Maximum number of tokens of a block: about 1,000 bytes, as in ``nextword score``."""
@@ -332,7 +333,7 @@ class OnePass:
         self._count = 0
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Log-probabilities without the head's contribution; the pass keeps its statistics."""
+        """Log-probabilities without the head's contribution, whose statistics are recorded for the calibration."""
         row = context.row.repeat_interleave(ids.shape[1]).cpu().numpy()
         self._sequences.append(row + self._count)
         self._count += context.layout.batch_size
@@ -374,7 +375,7 @@ class _AskedOnce(NextToken):
 
 
 class TriedSetting(Record):
-    """One point of the curve."""
+    """One point of the curve: settings that were tried."""
 
     settings: dict[str, JsonValue]
     """The settings."""
@@ -400,7 +401,7 @@ class CalibrationResults(Record):
     passes: int = Field(default=1, ge=1)
     """Number of passes over the text."""
     settings: dict[str, JsonValue]
-    """The chosen settings: ``best`` if it helps, otherwise settings with which the head adds nothing."""
+    """The chosen settings: ``best`` if ``helps`` is true, otherwise settings with which the head adds nothing."""
     best: dict[str, JsonValue]
     """The settings that make the text most likely."""
     nll: float
@@ -408,16 +409,16 @@ class CalibrationResults(Record):
     nll_without: float
     """Nats per token of the distribution to which the head adds its contribution, such as the softmax."""
     gain: float
-    """Gain of ``best``: ``nll_without`` minus the nats per token with ``best``."""
+    """Gain by the settings ``best``, in nats per token: ``nll_without`` minus the nats per token with ``best``."""
     low: float | None
     """Lower end of the gain's 95 % interval, from a paired bootstrap over blocks; None if there are too few tokens."""
     high: float | None
     """Upper end of the gain's interval."""
     block: int = Field(ge=1)
-    """Maximum number of tokens per block. A block has neighbouring tokens of one text."""
+    """Maximum number of tokens per block. A block consists of neighbouring tokens of one text."""
     helps: bool
-    """Whether the gain's interval is above 0."""
+    """Whether the whole interval of the gain is above 0."""
     seconds: float = Field(ge=0)
     """Seconds of the pass and of the choice."""
     curve: list[TriedSetting]
-    """Settings that were tried."""
+    """Settings that were tried, with the likelihood of each."""

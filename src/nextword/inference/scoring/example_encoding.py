@@ -42,14 +42,14 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token ids, each with its character span. The span (-1, -1) is that of a special token."""
+    """Token ids, each with its character span. A special token has the span (-1, -1)."""
 
     ids: Int[np.ndarray, "N"]
     spans: Int[np.ndarray, "N 2"]
 
     @property
     def listed(self) -> tuple[list[int], list[Span]]:
-        """Ids and spans as lists, which need many times the memory of the arrays."""
+        """Ids and spans as lists. Lists need many times the memory of arrays."""
         return self.ids.tolist(), [(begin, end) for begin, end in self.spans.tolist()]
 
     @classmethod
@@ -65,7 +65,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class TokenizedExample(Example):
-    """An example for a decoder-only model whose tokens are known, for instance the first tokens of a longer text."""
+    """An example (for a decoder-only model) with known tokens, for instance the first tokens of a longer text."""
 
     tokens: Tokens = field(kw_only=True)
     """Tokens of the text. The text is not tokenised again."""
@@ -107,9 +107,9 @@ def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
 def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
     """Tokenises an example for a model into arrays, because a text may have millions of tokens.
 
-    The context of a decoder-only model is a start token and the prompt. If a token would span both prompt and text,
-    they are tokenised separately. The context of an encoder-decoder model is the source. Its target has the special
-    tokens that the tokenizer adds to a text, and an end token.
+    The context of a decoder-only model is a start token and the prompt. If a token would contain characters of both
+    prompt and text, the two are tokenised separately. The context of an encoder-decoder model is the source. Its target
+    has the special tokens that the tokenizer adds to a text, and an end token.
 
     Raises:
         ValueError: If the tokenizer has no offsets, the text has no tokens, or an input of the model is missing.
@@ -185,7 +185,7 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
-    """Further model inputs for a batch of encoded examples. With a conditioner these are the auxiliary texts."""
+    """A function that makes further model inputs for encoded examples: with a conditioner, the auxiliary texts."""
 
     def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
         if opened.auxiliary_tokenizer is None:

@@ -1,9 +1,9 @@
-"""Log-probabilities of given tokens. All other modules compute them with the functions of this module.
+"""Log-probabilities of given tokens. All other modules call this one to compute them.
 
     texts -> spans: a target after its context, or the tokens in each window of a text
     spans -> batches -> the distribution before every target token -> an answer for each span
 
-Scores, pages of tokens, tasks, calibration and the server's ``echo`` use it.
+``nw.score``, ``nw.trace``, tasks, calibration and the server's ``echo`` use it.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def why_nan(model: NextWordModel) -> str:
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """Sums over targets, where each target is one block of the interval. ``nats`` has the sum of each target."""
+    """Sums over targets. ``nats`` has the summed nats of each target, which is one block of the bootstrap interval."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)
@@ -198,7 +198,7 @@ def distribution_at_targets(
 
 
 def fill_id(model: NextWordModel) -> int:
-    """Token id for padding positions."""
+    """Token id to put at padding positions."""
     pad = model.generation_config.pad_token_id
     return 0 if pad is None else int(pad)
 
@@ -232,7 +232,7 @@ def _after_sources(
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
-    """The distribution after each row of ids, or at every position that is not padding, and the chosen positions."""
+    """The distribution after each row, or (``everywhere``) at all positions but padding, and a mask of them."""
     ids, mask = padded(rows, pad)  # padded on the right; padding has no effect, because it is masked
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device

@@ -1,4 +1,4 @@
-"""Windows over texts longer than a model's window, also for heads that look back further than a window."""
+"""Cuts texts longer than a model's window into windows, also for heads that look back further than a window."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Window:
 
     @property
     def targets(self) -> range:
-        """Indices in the stream of the scored tokens."""
+        """Indices of the scored tokens in the stream."""
         end = self.begin + self.size + 1
         return range(end - self.scored, end)
 
@@ -44,8 +44,8 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
 
     The first window scores all its targets, later windows score their last ``stride`` targets, and the last window
     scores the remaining ones. Each window has ``size`` inputs if the stream is long enough. So a token after the first
-    window has more than ``size - stride`` tokens before it. If the prompt is longer than a window, the first window
-    also scores ``stride`` tokens.
+    window has more than ``size - stride`` tokens before it. If the first ``first`` tokens (the prompt) are longer than
+    a window, the first window also scores only ``stride`` tokens.
 
     >>> [(w.begin, list(w.targets)) for w in windows_after(1, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (2, [5, 6]), (3, [7])]
@@ -102,7 +102,7 @@ class ScoringWindow:
 
 @dataclass(frozen=True)
 class TargetSpan:
-    """Tokens to score (``target``) and at least one token before them (``context``)."""
+    """Tokens to score (``target``), and the tokens before them (``context``, at least one)."""
 
     context: list[int]
     target: list[int]
@@ -113,8 +113,8 @@ class WindowSpan(TargetSpan):
     """The part of a text in one window. The target is empty if the window has only context.
 
     Attributes:
-        begin: Index of the first position in the window or in the head cache, from the beginning of context and text.
-            Positions are counted from this index.
+        begin: Index of the first position that the window or the head cache has, from the beginning of context and
+            text. Positions in answers are counted from this index.
         example: The whole example, for further inputs of the model.
     """
 
@@ -141,7 +141,7 @@ def looks_beyond_windows(model: NextWordModel) -> bool:
 
 
 class WindowMemory:
-    """Reads the windows of a text in order, several per pass, and keeps the head's cache across windows.
+    """Reads the windows of a text in order, several per pass, and keeps the head's cache from window to window.
 
     The model is decoder-only and in evaluation mode. All windows have the same size and together cover every position.
     Results do not depend on the number of windows per pass. If the stream has several texts, each after a start token,
@@ -153,7 +153,7 @@ class WindowMemory:
         self._model, self._read = model, 0
 
     def __call__(self, spans: Sequence[WindowSpan]) -> tuple[NextToken, Int[Tensor, "N"], list[WindowSpan]]:
-        """The distribution before each of the N target tokens, these tokens, and the windows with targets."""
+        """The distribution before each of the N target tokens of ``spans``, these tokens, and spans with targets."""
         ids = torch.tensor([[*span.context, *span.target] for span in spans])
         if self.memory is None:
             self.memory = LongMemory(start=int(ids[0, 0]))

@@ -65,7 +65,7 @@ class OpenedModel:
                 is used with the head ``softmax`` and is not changed.
             tokenizer: Tokenizer of the model; None if ``model`` includes it.
             auxiliary_tokenizer: Tokenizer of auxiliary texts, for a model in memory with a conditioner.
-            name: Name of the model in tables; None: the method chooses a name.
+            name: Name of the model in tables; None: made from ``model``, such as the name of its folder.
 
         Raises:
             ValueError: If a tokenizer is missing or invalid, or the folder has no model.
@@ -113,7 +113,7 @@ class OpenedModel:
 
 
 def expect_tokenizer(tokenizer: object) -> None:
-    """Raises ValueError if a text was given as the argument ``tokenizer``."""
+    """Raises ValueError if ``tokenizer`` is a text, which was probably meant as the argument after it."""
     if isinstance(tokenizer, str | Path):
         raise ValueError(
             f"tokenizer: must be a tokenizer, not a text ({str(tokenizer)[:40]!r} given); give a text by name, "
@@ -143,7 +143,7 @@ def open_model(
         device: Torch device; ``auto``: an accelerator if there is one.
         dtype: Precision of the weights; ``auto``: as saved.
         name: Name of the model in tables; None: the folder's name.
-        head: Changed settings of the head. Settings that this head does not have are ignored.
+        head: Settings of the head to change. A setting that this head does not have, but another one has, is ignored.
         states: Folder of the backbone's stored states, which replace the backbone. Only texts of the store can then be
             scored. None: load the backbone.
 
@@ -234,7 +234,7 @@ def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> I
 
 
 def progress_within(progress: Progress | None, begin: float, end: float) -> Progress:
-    """Converts the progress of a part, which lasts from ``begin`` to ``end``, to the progress of the whole.
+    """A progress function for a part that lasts from ``begin`` to ``end`` of the whole, whose ``progress`` it calls.
 
     >>> shares = []
     >>> progress_within(shares.append, 0.5, 1.0)(0.5)

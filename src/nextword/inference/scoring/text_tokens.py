@@ -27,14 +27,15 @@ OVERLAP = 1 << 10
 """Number of characters that two neighbouring pieces of a long text have in common."""
 
 AGREEING = 8
-"""Number of equal tokens required where two pieces are joined."""
+"""Number of tokens in which two pieces must agree where they are joined."""
 
 
 def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
     """Ids of a whole text, without special tokens, and the character span of each token.
 
     A long text is encoded in overlapping pieces. Tokenisation depends only on nearby characters. So two pieces have the
-    same tokens in the middle of their overlap, where they are joined. If they differ, the text is encoded as a whole.
+    same tokens in the middle of their overlap, where they are joined. If they differ there, the text is encoded as a
+    whole.
     """
     done_ids, done_spans = array("q"), array("q")  # lists of Python numbers need ten times the memory
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
@@ -102,7 +103,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None =
 
 
 def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
-    """Raises ValueError if a tokenizer has no offsets. ``lacking`` says what is then impossible."""
+    """Raises ValueError if a tokenizer has no offsets. ``lacking`` says in the message what this makes impossible."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so {lacking}. Use its fast "
@@ -111,10 +112,10 @@ def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes can
 
 
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
-    """Ids of a text, and the number of UTF-8 bytes of each token. The sum of the numbers is the bytes of the text.
+    """Ids of a text, and the number of UTF-8 bytes of each token. The numbers sum to the bytes of the text.
 
-    Some tokenizers drop characters, for instance line ends. These count with the next token, or at the end with the
-    last token, because bits per byte refer to the original text.
+    Some tokenizers drop characters, for instance line ends. The bytes of these characters belong to the next token, or
+    at the end to the last token, because bits per byte refer to the original text.
 
     Raises:
         ValueError: If the tokenizer has no offsets, or the text has no tokens.
@@ -176,7 +177,7 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
 
 
 def encode_answer(tokenizer: PreTrainedTokenizerBase, prompt: str, word: str) -> list[int]:
-    """Tokens of ``word`` after ``prompt`` and a space. There are several if the tokenizer splits the word.
+    """Token ids of ``word`` after ``prompt`` and a space; several if the tokenizer splits the word.
 
     Raises:
         ValueError: If the tokenizer merges the word with the prompt, so that the word cannot be predicted.

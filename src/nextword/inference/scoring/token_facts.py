@@ -1,4 +1,4 @@
-"""Facts about one token per position, as shown by ``score --tokens`` and ``trace``, computed in one pass."""
+"""Facts about one token per position, for ``nextword score --tokens`` and ``nw.trace``, computed in one pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nextword.functional.chunked_loss import row_chunks
 from nextword.functional.probability import top_k
 
 _CACHED = 2 * 2**20
-"""Number of bytes of log-probabilities that a CPU computes together, so that they stay in its cache."""
+"""Number of bytes of log-probabilities that are computed together on a CPU, so that they stay in its cache."""
 
 _HEAP_SHARE = 6
 """A chunk's scores take a sixth of the memory budget, because Linux allocates blocks above 32 MiB slowly."""
@@ -30,8 +30,8 @@ class TopTokens:
 
     Attributes:
         ids: Token ids.
-        log_prob: Natural logarithms of their probabilities.
-        shares: By component, its share of the probability of each token.
+        log_prob: Natural logarithms of the tokens' probabilities.
+        shares: For each component of the head, its share of the probability of each token.
     """
 
     ids: Int[np.ndarray, "N K"]
@@ -41,7 +41,7 @@ class TopTokens:
 
 @dataclass(frozen=True)
 class TopPositions:
-    """The P positions with the largest shares of each token's probability, strongest first.
+    """For each token, the P positions that contribute most to its probability, strongest first.
 
     Attributes:
         at: Positions in the text that ``positions_in`` names, or in documents of a datastore. -1 if there are fewer.
@@ -66,10 +66,10 @@ class TokenFacts:
         log_prob: Natural logarithm of the token's probability.
         rank: 1 plus the number of more probable tokens.
         entropy: Entropy of the whole distribution, in nats.
-        shares: By component, its share of the token's probability. The shares sum to 1, or are all 0 if the probability
-            is 0.
+        shares: For each component of the head, its share of the token's probability. The shares of a token sum to 1, or
+            are all 0 if the probability is 0.
         candidates: The most probable tokens.
-        positions: By component that points at positions, the positions with the largest shares.
+        positions: For each component that points at positions, the positions with the largest shares.
     """
 
     log_prob: Float[np.ndarray, "N"]
@@ -84,7 +84,7 @@ class TokenFacts:
         return found
 
     def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
-        """Splits the facts by the targets of several texts."""
+        """Splits the facts about the targets of several texts into one object per text."""
         ends = accumulate((len(text.target) for text in texts), initial=0)
         return [self[begin:end] for begin, end in pairwise(ends)]
 
@@ -101,8 +101,8 @@ class TextFacts:
 
     Attributes:
         facts: Facts per token. All positions count from 0. Positions in "text" include its context.
-        texts: By component, the text that its positions are in: "text", "source", "auxiliary", or "store" (documents
-            of a datastore).
+        texts: For each component that points at positions, the text that they are in: "text", "source", "auxiliary", or
+            "store" (documents of a datastore).
     """
 
     facts: TokenFacts
@@ -115,7 +115,7 @@ class TextFacts:
 
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
-    """A question for ``text_answers``: facts about each token. ``numbers`` are arguments of ``token_facts``."""
+    """A question for ``text_answers``; the answers are facts about each token. ``numbers``: see ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
     found = []
     for span, said in zip(spans, facts.split(spans), strict=True):
@@ -140,8 +140,9 @@ def token_facts(
 ) -> TokenFacts:
     """Facts about one token at each position of a distribution.
 
-    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the
-    vocabulary is computed once. ``candidates`` is the number of most probable tokens, ``positions`` that of positions.
+    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the vocabulary
+    is computed once. ``candidates`` is the number of most probable tokens to list, ``positions`` the number of
+    positions to list.
 
     Raises:
         ValueError: If ``ids`` is not one token of the vocabulary per position, or a number is out of range.

@@ -40,27 +40,27 @@ PAPERS = "paper_probes.toml"
 
 @dataclass(frozen=True)
 class WordProbe:
-    """A prompt with its listed words."""
+    """A prompt and the words that it lists."""
 
     name: str
-    """Name of the set that the probe belongs to."""
+    """Name of the set of probes that this probe belongs to."""
     prompt: str
     words: tuple[str, ...]
     copied: bool
-    """Whether the next word should be one of the listed words, or none of them."""
+    """True if the next word should be one of the listed words, False if it should be none of them."""
 
 
 class ProbeTemplate(Settings):
     """An entry of a probe file."""
 
     name: str = Field(pattern="^[A-Za-z0-9-]+$")
-    """Name of the set. Entries with the same name are evaluated together."""
+    """Name of the set of probes. Entries with the same name are evaluated together."""
     text: str = Field(min_length=1)
     """The prompt, with {} for each word."""
     words: list[list[str]] = Field(min_length=1)
-    """Lists of words for the slots. Every rotation of each list is a probe."""
+    """Lists of words for the slots {}. Every rotation of each list makes one probe."""
     copied: bool
-    """Whether the next word should be one of the listed words, or none of them."""
+    """True if the next word should be one of the listed words, False if it should be none of them."""
 
     @model_validator(mode="after")
     def _words_fill_the_slots(self) -> Self:
@@ -95,12 +95,12 @@ class ProbeAnswer:
 
     @property
     def mass(self) -> float:
-        """Probability that the next word is a listed word."""
+        """Probability that the next token begins a listed word."""
         return math.fsum(self.probabilities)
 
     @property
     def spread(self) -> float | None:
-        """Entropy of the listed words divided by its maximum, from 0 to 1. ``None`` if all have probability 0."""
+        """Entropy of the listed words' shares, divided by that of equal shares. ``None`` if all have probability 0."""
         if not self.mass:
             return None
         shares = [one / self.mass for one in self.probabilities if one]
@@ -137,8 +137,8 @@ def answers(
 ) -> list[ProbeAnswer]:
     """The probabilities of each probe's listed words.
 
-    The model must be decoder-only. It may have a nextword head or not. Give a tokenizer unless the model includes one.
-    ``mode`` is a mode of the model's head.
+    The model must be decoder-only, with or without a nextword head. Give a tokenizer unless ``model`` includes one.
+    ``mode`` is one of the ``modes`` of the model's head.
 
     Raises:
         ValueError: If two words of a probe begin with the same token, or the model reads a source.

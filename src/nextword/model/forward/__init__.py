@@ -1,5 +1,5 @@
-"""The steps of one forward pass. ``nextword.model.modeling`` calls them; each makes one frozen object from the last.
+"""The steps of one forward pass. ``nextword.model.modeling`` calls them; each makes one frozen object for the next.
 
-The arguments become a ``ForwardBatch``. From it come ``AuxiliaryStates`` and ``BackboneOutput``, and from these
-``HeadInputs``, which makes the contexts for the head.
+First the arguments become a ``ForwardBatch``. From it ``AuxiliaryStates`` and then ``BackboneOutput`` are computed, and
+from these ``HeadInputs``, which makes the contexts for the head.
 """

@@ -101,7 +101,7 @@ def expect_not_empty(source: Tensor) -> None:
 def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
     """Token ids as int64; raises ValueError if they are not integers of shape (batch, positions).
 
-    The message names the argument, and the argument ``vectors`` that accepts embeddings instead of ids.
+    The message names the argument ``name``, and ``vectors``, the argument that accepts embeddings instead.
     """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor of ids (batch, positions) ({type(given).__name__} given)")
@@ -117,7 +117,7 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
 def expect_vectors(name: str, given: Any, *, ids: str) -> None:
     """Raises ValueError if an argument is not of shape (batch, positions, width).
 
-    ``ids`` names the argument for ids.
+    The message also names ``ids``, the argument that accepts token ids instead.
     """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor (batch, positions, width) ({type(given).__name__} given)")

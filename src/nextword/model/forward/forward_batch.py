@@ -91,7 +91,7 @@ class Past:
         kv_cache: The given KV cache, or a new one if a head cache must be attached to one.
         head_cache: Cache to which this pass adds its positions; None if no values are kept after the pass.
         held: Number of positions in the KV cache; None if the cache does not count them.
-        of_text: Number of those positions that belong to the text; None if the host does not know the number.
+        of_text: Number of positions in the KV cache that belong to the text; None if only the device knows it.
         paged: Head cache of a pass of continuous batching, instead of ``head_cache``.
     """
 
@@ -149,7 +149,7 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
 
     Raises:
         ValueError: If an argument is not for this kind of model, a tensor has a wrong type or shape, mask or labels do
-            not fit the tokens, a token is outside the vocabulary, the head's cache does not support the layout, or the
+            not fit the tokens, a token is outside the vocabulary, the head's cache does not support these masks, or the
             KV cache was changed without the head's cache.
     """
     given = check_arguments(model, arguments)

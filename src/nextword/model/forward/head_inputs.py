@@ -1,4 +1,4 @@
-"""The inputs of a head for all positions of a pass, from which contexts for some positions are made."""
+"""The inputs of a head for all positions of a pass. From them the ``Context`` of chosen positions is made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """The inputs of a head in one pass, from which contexts are made.
+    """The inputs of a head in one pass. From them the ``Context`` of chosen positions is made.
 
     Args:
         states: Inputs of the output layer (B, T, D).
@@ -56,11 +56,11 @@ class HeadInputs:
 
     @property
     def rows(self) -> int:
-        """Number of rows in the results for ``last``."""
+        """Number of rows in the results of ``last``."""
         return len(self.states if self.texts is None else self.texts.row)
 
     def at(self, positions: Int[Tensor, "N"]) -> Context:
-        """The context at some of the B * T positions of the pass, given as ascending flat indices."""
+        """The context at ``positions``, which are ascending indices into the B * T positions of the pass."""
         if self.new_positions is not None and not bool(self.new_positions.flatten()[positions].all()):
             raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
         kept = self.among_all(positions)
@@ -72,7 +72,7 @@ class HeadInputs:
         return self._context(Layout(row, len(self.states)), column, lambda of_all: of_all[row, column])
 
     def among_all(self, positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
-        """Indices of the given positions among all positions of ``last(0)``."""
+        """For each of ``positions``, its index in the result of ``last(0)``."""
         if self.new_positions is None:
             return positions
         return (self.new_positions.flatten().cumsum(0) - 1)[positions]
@@ -255,7 +255,7 @@ class PackedInputs:
     parts: OutputParts
 
     rows = 1
-    """Number of rows in the results for ``last``."""
+    """Number of rows in the results of ``last``."""
 
     def last(self, keep: int | Tensor) -> Context:
         """The context at the last ``keep`` tokens (0: all), or at the token indices in a tensor.

@@ -2,8 +2,8 @@
 
 Most models return the output layer's product unchanged. Some models cap the scores (Gemma 2), scale them (Cohere,
 Granite) or add a bias (BART, Marian). A head must change its scores in the same way, or its distribution differs from
-the model's. This module finds the changes from the model's attributes, and compares the result with the model's own
-logits on amplified states. It rejects a model with unknown changes, because its results would be wrong.
+the model's. This module finds the changes from the model's attributes. To check them, it compares its scores with the
+model's own logits on amplified (larger) states. A model with unknown changes is rejected.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class OutputLayer:
         return self._adjusted(scores, ids[:, None])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> OutputLayer:
-        """Returns itself, because it has no tensors with one row per position."""
+        """Returns this object unchanged, because it has no tensors with one row per position."""
         return self
 
     def shared(self) -> list[Tensor]:
@@ -293,7 +293,7 @@ def _expect_no_look_ahead(name: str, states: Float[Tensor, "2 T D"]) -> None:
 
 
 def probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
-    """Two texts that differ in their last token."""
+    """Inputs of the backbone for its check: two texts that differ only in their last token."""
     embeddings: Any = backbone.get_input_embeddings()
     ids = torch.arange(1, _PROBE_LENGTH + 1, device=device_of(embeddings)).expand(2, -1).clone()
     ids[1, -1] += 1
@@ -319,7 +319,7 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
 
 
 class Adjustment(NamedTuple):
-    """A change to the scores (..., V) of all tokens in order, or (..., K) of given tokens."""
+    """A change (such as a bias) to the scores (..., V) of all tokens, or to the scores (..., K) of given tokens."""
 
     name: str
     change: Callable[[Tensor, Tensor | None], Tensor]
@@ -375,7 +375,7 @@ def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
 
 
 class OutputTap:
-    """Captures the states in one call of a backbone, and gives the output layer ``feed(states)`` instead."""
+    """Captures the input of a backbone's output layer in one call, and gives the layer ``feed(states)`` instead."""
 
     def __init__(self, feed: Callable[[Tensor], Tensor]) -> None:
         self.feed = feed

@@ -1,4 +1,4 @@
-"""Rows that pack several texts. A text begins wherever position ids restart."""
+"""Separates the texts that are packed into one row. A text begins wherever the position ids restart."""
 
 from __future__ import annotations
 
@@ -131,19 +131,19 @@ _SHARE = 0.25
 
 
 class TextReadings(NamedTuple):
-    """Log-probabilities of a text in three settings: packed after other texts, joined with them as one text, alone."""
+    """Log-probabilities of a text if packed after other texts (``apart``), joined with them as one text, and alone."""
 
     apart: Float[Tensor, "T V"]
     together: Float[Tensor, "T V"]
     alone: Float[Tensor, "T V"]
 
     def share_left(self) -> float:
-        """Effect of the earlier texts if packed, as a share of their effect if they are joined as one text."""
+        """The effect of earlier texts on this text if packed, divided by their effect if joined with it as one text."""
         return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
 
 
 def readings(model: NextWordModel) -> TextReadings | None:
-    """Runs the backbone on one short text in three settings. None if the backbone cannot run without a mask.
+    """Runs the backbone on a short text packed, joined and alone. None if the backbone cannot run without a mask.
 
     Transformers separates the texts of a row by their positions if it gets neither a mask nor a cache. With a mask of
     ones it does not separate them.
@@ -160,7 +160,7 @@ def readings(model: NextWordModel) -> TextReadings | None:
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether a packed text gets the same scores as alone. It is tested once per attention implementation."""
+    """Whether a text gets the same scores packed as alone. This is tested once per attention implementation."""
     known: dict[str, bool] = model._parts_texts
     kind = attention_of(model)
     if kind not in known:
@@ -214,7 +214,7 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 @dataclass(frozen=True)
 class TextRows:
-    """The place of each position of a packed batch after every text is moved to a row of its own, in order.
+    """For each position of a packed batch: its row and position after each text is moved to a row of its own.
 
     Args:
         row: Row of the text at each position.

@@ -39,12 +39,12 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions in the KV cache, dropped ones included. A tensor if reading it would delay the host."""
+        """Number of positions in the KV cache, including those that this cache dropped; a tensor if it is static."""
 
     # -- during a pass
 
     def recall(self) -> Memory:
-        """See ``HeadCacheView.recall``. New positions are at the end of the texts, or at a fixed index."""
+        """See ``HeadCacheView.recall``. New positions are last, or at a fixed index if the cache is static."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
@@ -77,7 +77,7 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def crop(self, change: int) -> None:
-        """Removes the last ``-change`` positions (rejected draft tokens). 0 removes nothing. The source stays."""
+        """Removes the last ``-change`` positions, such as rejected draft tokens (``change`` <= 0). The source stays."""
 
     def align(self, dropped: Tensor, length: int) -> None:
         """Removes the last ``dropped[i]`` positions of sequence i (B,), then aligns all ends at length ``length``.
@@ -94,7 +94,7 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def repeat(self, repeats: int) -> None:
-        """Repeats every sequence ``repeats`` times, with copies side by side (for several continuations of each)."""
+        """Repeats every sequence ``repeats`` times, copies side by side, for several continuations of each."""
 
 
 def unknown(like: Tensor, positions: int) -> Tensor:
@@ -111,7 +111,7 @@ _CROPPABLE = 64
 
 
 class DynamicHeadCache(HeadCache):
-    """A cache that grows as needed and supports all operations. Positions that the head no longer reads are dropped.
+    """A head cache that grows as needed and supports all operations. It drops positions that the head no longer reads.
 
     Args:
         unseen: Number of positions that were in the KV cache before this head cache was attached; their values are
@@ -162,7 +162,7 @@ class DynamicHeadCache(HeadCache):
         return {name: stream.positions for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``. A few additional positions are kept, for ``crop``."""
+        """See ``HeadCache.preceded``. A few more positions are kept, so that ``crop`` can remove some."""
         if name not in self._windows:
             self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], positions, *new.shape[2:]))
         window = self._windows[name]
@@ -246,7 +246,7 @@ _ROOM, _SHARE = 64, 4
 
 
 class GrowingTensor:
-    """Positions (B, S, ...) with spare capacity, so that new positions are appended without copying earlier ones.
+    """A tensor of positions (B, S, ...) with spare capacity, so that appending positions does not copy earlier ones.
 
     Tensors returned by ``positions`` keep their values, because returned memory is never overwritten. So a cropped
     stream grows into a new block, and nothing is written in place while gradients are recorded. The initial tensor is
@@ -331,7 +331,7 @@ class GrowingTensor:
 
 
 class StaticHeadCache(HeadCache):
-    """A cache of fixed size, written in place. Its length is a tensor, so that no pass waits for the device.
+    """A head cache of fixed size, written in place. Its length is a tensor, so that no pass waits for the device.
 
     It holds at most ``max_length`` positions of text. The first pass fixes its number of sequences. Like transformers'
     static cache, it cannot be cropped.
@@ -351,7 +351,7 @@ class StaticHeadCache(HeadCache):
         return self._length
 
     def reserve(self, positions: int) -> None:
-        """See ``HeadCache.reserve``. Compiled code must not call it, because a larger cache has other addresses."""
+        """See ``HeadCache.reserve``. Do not call it in compiled code: a larger cache has other addresses."""
         missing = positions - self._max_length
         if missing > 0:
             self._max_length = positions
@@ -407,7 +407,7 @@ class StaticHeadCache(HeadCache):
         self._knows_source = False
 
     def crop(self, change: int) -> None:
-        """Raises ValueError. Transformers calls ``is_croppable`` first."""
+        """Raises ValueError, because a static cache cannot be cropped. Transformers checks ``is_croppable`` before."""
         if change < 0:
             raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
 

@@ -79,12 +79,12 @@ class Moves:
         self._head_cache.crop(tokens_to_remove)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeats each sequence for several continuations."""
+        """Repeats each sequence ``repeats`` times, so that each can be continued several times."""
         self._move("batch_repeat_interleave", repeats)
         self._head_cache.repeat(repeats)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps some of the sequences."""
+        """Keeps only the sequences at ``indices``."""
         self._move("batch_select_indices", indices)
         self._head_cache.reorder(indices)
 
@@ -133,7 +133,7 @@ def why_no_head_cache(backbone: Any) -> str:
 
 
 def decoder_cache(kv_cache: Cache) -> Cache:
-    """The part of a cache that grows with the decoder's tokens."""
+    """The part of ``kv_cache`` that grows with the decoder's tokens: its self-attention part, or the cache itself."""
     return kv_cache.self_attention_cache if isinstance(kv_cache, EncoderDecoderCache) else kv_cache
 
 
@@ -159,7 +159,7 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
 
 
 def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
-    """Attaches a head cache to any cache of transformers; positions already in the cache are unknown to it.
+    """Attaches a head cache to any KV cache; the head's values at positions that are already in it are unknown.
 
     ``max_length`` is needed for a static cache with only sliding-window layers, which do not know the full length.
     """
@@ -175,7 +175,7 @@ def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCac
 
 
 def can_align(kv_cache: Any) -> bool:
-    """Whether each sequence of a cache can be cropped by its own number of tokens: yes if all layers only grow."""
+    """Whether sequences of a cache can be cropped by different numbers of tokens: yes if all layers only grow."""
     inner = decoder_cache(kv_cache)
     return isinstance(inner, DynamicCache) and all(type(layer) is DynamicLayer for layer in inner.layers)
 

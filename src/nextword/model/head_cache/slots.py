@@ -1,9 +1,9 @@
-"""Head cache with one entry per slot of a serving engine's KV cache.
+"""A head cache with one entry per slot (memory of one token) of a serving engine's KV cache.
 
-An engine packs the new tokens of many requests into one row, stores keys and values in blocks, shares blocks of equal
-prefixes, and preempts requests. A head cache per request would be wrong after each of these operations, so values are
-stored per slot. Like keys and values, the head's values at a position depend only on the tokens up to it. So prefix
-sharing, chunked prompts and preemption work without further code.
+An engine packs the new tokens of many requests into one row, stores keys and values in blocks, shares the blocks of
+equal prefixes between requests, and preempts requests. A head cache per request would not follow these operations, so
+the head's values are stored per slot. Like keys and values, the head's values at a position depend only on the tokens
+up to it. So prefix sharing, chunked prompts and preemption work without further code.
 
 How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_inputs``::
 
@@ -42,7 +42,7 @@ class SlotMapping:
     """The slots of the tokens of one pass: N new tokens of R requests, concatenated in one row.
 
     Args:
-        starts: R + 1 numbers: the index of the first new token of each request in the row, and then N.
+        starts: Index in the row of each request's first new token, followed by N: R + 1 numbers.
         lengths: Number of tokens of each request so far, including new tokens; at least 1.
         held: Slot of each token so far. Entries after the last token repeat the first slot, which can be read.
         count: N, as a host number.
@@ -108,7 +108,7 @@ class SlotMapping:
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new token and of ``positions`` before it, and a mask of positions before the text's start."""
+        """Slots of each new token and of ``positions`` tokens before it, and a mask: True before the text's start."""
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
@@ -160,7 +160,7 @@ class PagedHeadCache(HeadCacheView):
         self._memory, self.slots = memory, slots
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
-        """Writes (N, 1, ...) to the slots of the new tokens; returns each token's position (N,) in its request."""
+        """Writes ``new`` (N, 1, ...) to the slots of the new tokens; returns each token's position (N,) in its text."""
         self._memory.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
         return self.slots.position
 
@@ -197,9 +197,9 @@ _LAYERS = "full_attention"
 
 
 class BlockCopies:
-    """Copies blocks in the KV cache, then in the head cache.
+    """Replaces the method of a paged KV cache that copies blocks, so that the head cache copies the same blocks.
 
-    The reference to the cache is weak. Otherwise a cycle would keep its tensors until the garbage collector runs.
+    The reference to the KV cache is weak. A strong one would keep its tensors until the garbage collector runs.
     """
 
     def __init__(self, cache: Any, memory: SlotMemory) -> None:
@@ -222,7 +222,7 @@ def _slots_of(blocks: list[int], size: int, device: Any) -> Tensor:
 
 
 def memory_on(cache: Any) -> SlotMemory:
-    """The memory attached to a paged cache; attaches a new one if there is none."""
+    """The ``SlotMemory`` attached to a paged KV cache; if there is none, a new one is attached."""
     memory: SlotMemory | None = getattr(cache, "head_memory", None)
     if memory is None:
         layers = cache.cache_allocators[_LAYERS]

@@ -1,4 +1,4 @@
-"""Drafters of the next tokens: the base class, a drafter that uses the head's positions, and prompt lookup."""
+"""Drafters: the base class, a drafter that copies from where the head points, and prompt lookup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Draft:
     Attributes:
         tokens: Token ids, at least one.
         evidence: Kind of evidence; drafts with equal evidence share one acceptance rate.
-        agreed: Number of tokens before the position copied from that equal the last tokens of the text.
+        agreed: Number of tokens before the copied position that equal the last tokens of the text.
         found: Text and position from which the first draft token was copied; None: not copied.
     """
 
@@ -58,7 +58,7 @@ class KnownText:
     words = property(attrgetter("tokens"))  # the old name
 
     def of(self, text: TextRead) -> list[int]:
-        """The ids of the text or of the source."""
+        """The token ids of the decoder's text or of the source, whichever ``text`` names."""
         return self.tokens if text == "text" else self.source
 
 
@@ -93,7 +93,7 @@ class Decided:
     padding: list[int]
 
     def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
-        """The share of the probability of each text's last token that comes from each position (R, S), by component.
+        """For each component of the head: the share of a last token's probability from each position (R, S).
 
         The second result names, by component, the text that these positions are in.
         """
@@ -114,7 +114,7 @@ class Drafter(ABC):
 
     @abstractmethod
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """A draft of at most ``longest`` tokens for each text, or None.
+        """A draft of at most ``longest`` tokens for each text; None for a text without a draft.
 
         Each text has at least one token; ``decided`` has the distribution of its last token.
         """
@@ -136,9 +136,9 @@ _SHARES = (0.05, 0.2, 0.5, 0.8)
 class CopyHeadDrafter(Drafter):
     """Drafts the tokens after the position that the last token was most likely copied from.
 
-    This is the position where the most tokens before it agree. Among equal positions the larger share of the
-    probability decides, then the earlier position. If the last token occurs nowhere else but replaced a draft token,
-    the draft continues after this draft token.
+    Of all such positions, the drafter takes the one before which the most tokens equal the end of the text; then the
+    one that contributed the larger share of the last token's probability; then the earlier one. If the last token
+    occurs nowhere else but replaced a draft token, the draft continues after this draft token.
     """
 
     reads_positions = True
@@ -202,10 +202,11 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 
 @drafters.register("prompt")
 class PromptDrafter(Drafter):
-    """Drafts the tokens after the earlier occurrence of the last token where the most tokens before it agree.
+    """Drafts the tokens after an earlier occurrence of the last token: the one with the longest equal context.
 
-    Among equal occurrences it takes the first. It works with every head. It searches the source of an encoder-decoder
-    model before the text; transformers' lookup does not search the source, and compares at most two tokens.
+    If several contexts are equally long, the first occurrence is taken. It works with every head. For an
+    encoder-decoder model, it searches the source before the text; transformers' lookup does not search the source, and
+    compares at most two tokens.
     """
 
     def expect_fit(self, model: NextWordModel) -> None:

@@ -38,7 +38,8 @@ class SpeculativeDecoding:
     """Settings of speculative decoding. Pass one object to several calls of ``generate`` to keep what it has learned.
 
     Args:
-        by: Drafter: "head", "prompt", or an object of your own class.
+        by: Drafter: "head" (tokens after the position that a copying head pointed at), "prompt" (prompt lookup), or an
+            instance of your own ``Drafter`` class.
         length: Number of draft tokens. None: learned during generation, for the highest speed.
 
     Attributes:
@@ -86,7 +87,7 @@ class SpeculativeDecoding:
 
 
 def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
-    """The ``SpeculativeDecoding`` for a value of ``draft``; None if the value is an assistant model."""
+    """The ``SpeculativeDecoding`` for a value of ``draft``; None if ``draft`` is an assistant model."""
     if isinstance(draft, SpeculativeDecoding):
         return draft
     if isinstance(draft, str | Drafter):
@@ -131,14 +132,14 @@ class DraftLength(ABC):
 
     @abstractmethod
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """Number of tokens of these drafts (one draft per text) that the next pass verifies; 0: none."""
+        """Number of tokens of each of ``drafts`` (one per text) that the next pass verifies; 0: none."""
 
     # a subclass that learns nothing need not override these two
     def count_draft(self, draft: Draft, verified: int, accepted: int) -> None:  # noqa: B027
         """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Records the seconds of a pass over ``texts`` x ``width`` tokens, and of drafting before it."""
+        """Records a pass over ``texts`` x ``width`` tokens: its ``seconds``, and those of drafting (``guessing``)."""
 
 
 class FixedLength(DraftLength):
@@ -152,8 +153,8 @@ class FixedLength(DraftLength):
 class LearnedLength(DraftLength):
     """Chooses the draft length with the most tokens per second, from acceptance rates and pass times so far.
 
-    If drafts do not save time, they are made rarely. A text from which nothing can be copied is then generated as fast
-    as without drafts.
+    If drafts do not save time, they are made rarely. So generation without useful drafts is as fast as without a
+    drafter.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -215,9 +216,9 @@ _FORGOTTEN = 512
 class Acceptance:
     """Acceptance rates of drafted tokens, counted during generation.
 
-    The rate of a token is estimated from tokens with equal evidence and equally many agreeing tokens before them. If
-    there are few of these, tokens with other evidence but equally many agreeing tokens count too. A kind of token that
-    was never tried has the rate 1/2, so that it is tried.
+    A drafted token's rate is estimated from earlier drafted tokens with equal ``Draft.evidence`` and equally many
+    agreeing tokens before them. If there are few, tokens with other evidence but equally many agreeing tokens count
+    too. A kind of token that was never verified has the rate 1/2, so that it is tried.
     """
 
     def __init__(self) -> None:
@@ -225,14 +226,14 @@ class Acceptance:
         self._right: Counter[Hashable] = Counter()
 
     def chance(self, draft: Draft, number: int) -> float:
-        """Probability that a token of a draft is accepted, if all earlier tokens of the draft are accepted."""
+        """Probability that token ``number`` of a draft is accepted, if all its earlier tokens are accepted."""
         found = _NEVER_TRIED
         for kind in reversed(list(_kinds(draft, number))):
             found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
         return found
 
     def expected(self, draft: Draft, count: int) -> list[float]:
-        """Expected number of accepted tokens if 0 to ``count`` tokens of a draft are verified."""
+        """Expected numbers of accepted tokens if 0, 1, ..., ``count`` tokens of a draft are verified."""
         sums, running = [0.0], 1.0
         for number in range(min(count, len(draft.tokens))):
             running *= self.chance(draft, number)
@@ -316,7 +317,7 @@ _KEPT = 1 - 1 / 32
 
 
 class Payoff:
-    """Compares the time of passes with a draft, drafting included, with the time of the same tokens without drafts.
+    """Compares the time of passes with drafts (drafting included) with the time of as many tokens without drafts.
 
     A pass with a draft saves time if generating its tokens one by one would have taken longer. Even an accepted draft
     may save no time, because drafting takes time and a pass over several tokens is slower.
@@ -332,7 +333,7 @@ class Payoff:
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:
-        """Records the seconds of a pass with its draft, and the seconds of a ``plain`` pass.
+        """Records the ``seconds`` of a pass with its draft; a pass without a draft takes ``plain`` seconds.
 
         Counts one token per text.
         """
@@ -342,5 +343,5 @@ class Payoff:
         self._worth = _KEPT * self._worth + plain
 
     def count_accepted(self, tokens: int) -> None:
-        """Records further tokens of the last pass."""
+        """Records accepted draft tokens of the last pass, in addition to the token that ``count_pass`` counts."""
         self._worth += tokens * self._token

@@ -36,7 +36,7 @@ class SpeculativeLoop:
 
     Attributes:
         decoding: Drafter and draft length.
-        uniform: Numbers in [0, 1) for sampling, per text and new token; None: from torch's generator.
+        uniform: Numbers in [0, 1) for sampling, one per text and new token; None: torch's generator makes them.
         streamer: Object that receives each new token, but not the prompt; None: no streamer.
     """
 
@@ -53,7 +53,7 @@ class SpeculativeLoop:
         generation_config: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Runs the loop; ``generate`` calls it instead of its own."""
+        """Generates the texts; transformers' ``generate`` calls this method instead of its own loop."""
         expect_draftable(model, len(input_ids), generation_config, logits_processor, self.streamer, model_kwargs)
         self.decoding.drafter.expect_fit(model)
         self.decoding.verified = []
@@ -78,7 +78,7 @@ class SpeculativeLoop:
 
 @dataclass(frozen=True)
 class Rules:
-    """Everything that determines a text besides the model: logits processors, stopping criteria, random numbers."""
+    """Everything except the model that determines a text: logits processors, stopping criteria, random numbers."""
 
     processors: list[Any]
     stops: Any
@@ -121,7 +121,7 @@ class SpeculativeRun:
 
     @property
     def cache(self) -> Any:
-        """The KV cache. For a single text it has all tokens except the last."""
+        """The KV cache. If the batch is a single text, the cache holds all its tokens except the last."""
         return self._inputs.arguments[self._model._cache_argument]
 
     def write(self) -> Tensor:
@@ -264,7 +264,7 @@ class WrittenRows:
 
     @property
     def room(self) -> int:
-        """Number of tokens that still fit after every unfinished row."""
+        """Number of tokens that can still be appended to every unfinished row."""
         return self._longest - max(self._ends[row] for row in self.unfinished)
 
     @property
@@ -368,7 +368,7 @@ def expect_draftable(
 # Shorter texts are then moved to the end of the cache, so that all padding is before them, as in a batch of prompts.
 
 _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
-"""Arguments with one entry per token that are not moved when the texts are moved."""
+"""Arguments of forward with one entry per token. They do not move with the tokens when a batch is realigned."""
 
 
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
@@ -387,7 +387,7 @@ def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
 
 
 class StepInputs:
-    """The arguments of each pass. At first they are the arguments given for the tokens so far (B, T)."""
+    """The arguments of ``forward`` in each pass, made from those that ``generate`` has for the tokens so far (B, T)."""
 
     def __init__(self, model: NextWordModel, ids: Int[Tensor, "B T"], arguments: dict[str, Any]) -> None:
         side = "decoder_" if model.config.is_encoder_decoder else ""

@@ -17,7 +17,7 @@ from nextword.heads.head import Draw, Head
 
 
 class RandomNumbers:
-    """One uniform number in [0, 1) per text and new token, so that samples are the same with and without drafting.
+    """Random numbers, one in [0, 1) per text and new token, so that drafting changes no sampled token.
 
     Args:
         texts: Number of texts.
@@ -81,7 +81,7 @@ class TokenChoice:
     def begin(self, written: Sequence[int], width: int) -> None:
         """Begins the verification of a pass over ``width`` tokens per text.
 
-        ``written`` counts new tokens before the pass.
+        ``written`` is the number of new tokens of each text before the pass.
         """
         self._width = width
         if self._draw is not None:
@@ -147,9 +147,9 @@ class TokenChoice:
 
 
 class RedrawProcessor(LogitsProcessor):
-    """Applies generation's processors (``inner``); if they rule out all tokens, the head chooses again.
+    """Applies the processors ``inner``. If they exclude all tokens that ``draw`` allows, ``draw`` chooses again.
 
-    Otherwise a class with a single token that must not be repeated would leave a row of ``-inf``.
+    Without this, all scores would be ``-inf`` if the head chose a class whose only token must not be repeated.
     """
 
     def __init__(self, draw: Draw, inner: Any) -> None:

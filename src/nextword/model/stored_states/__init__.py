@@ -1,1 +1,1 @@
-"""A backbone whose states are computed only once: ``state_files.py`` stores them, ``stored_backbone.py`` reads them."""
+"""Stores a backbone's states (``state_files.py``), and reads them instead of running it (``stored_backbone.py``)."""

@@ -1,4 +1,4 @@
-"""One model folder from a trained head and the backbone's saved weights, which are copied without being loaded."""
+"""Saves a whole model from a trained head and the backbone's saved weights, which are copied without being loaded."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _is_whole(model: NextWordModel, found: set[str]) -> bool:
 
 
 def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
-    """Raises ValueError if a saved model has another backbone than the one whose states are stored."""
+    """Raises ValueError if the model at ``location`` has another backbone than ``origin`` describes."""
     stored = origin.model_fingerprint
     found = _saved_fingerprint(location)
     if stored is None and found is not None:  # the store has no fingerprint (half precision), so compare the files

@@ -1,4 +1,4 @@
-"""States of a backbone at every token of known rows, in files that may be larger than the memory.
+"""A store: the hidden states of a backbone at every token of given texts (rows), in files that may exceed the memory.
 
 A shard contains whole rows, one after another:
 
@@ -8,7 +8,7 @@ A shard contains whole rows, one after another:
     shard-00000.layers.npy   lower hidden states at each token, for ``+mi``; also the last hidden states if they are not
                              the input of the output layer
     shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder model
-    shard-00000.json         written last: if a build is killed before, the next build makes the shard again
+    shard-00000.json         written last; if it is missing, the next build makes the shard again
 
 A row of an encoder-decoder model has the tokens of its source, followed by the tokens that the decoder reads.
 """
@@ -64,7 +64,7 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class RowStates:
-    """The states of one row, with K layers, last layer first."""
+    """The states of one row: inputs of the output layer, K lower layers (the last layer first), and encoder states."""
 
     states: Float[Tensor, "T D"]
     layers: Float[Tensor, "T K D"]
@@ -72,14 +72,14 @@ class RowStates:
 
 
 class StatesOrigin(Record):
-    """Everything that determines the content of a store. Two builds into one folder must be equal in it."""
+    """Everything that determines the content of a store. A build into the folder of a store needs the same origin."""
 
     format: Literal["nextword-states/1"] = "nextword-states/1"
     """Name and version of the format. A reader rejects other versions."""
     model: str
     """Folder, file or hub name of the model."""
     model_fingerprint: str | None
-    """Fingerprint of the model's weights. None if they were in half precision, or not all in memory."""
+    """Fingerprint of the model's weights; None if the weights were in half precision, or not all in memory."""
     tokenizer: str
     """Fingerprint of the model's tokenizer."""
     task: dict[str, JsonValue]
@@ -93,15 +93,15 @@ class StatesOrigin(Record):
     layers: int
     """K: number of hidden states stored per token, for ``+mi``."""
     state_scale: float
-    """Factor between the last hidden state and the input of the output layer."""
+    """Factor by which the last hidden state is multiplied before the output layer reads it."""
     precision: Precision
     """Precision of the stored states."""
     shard_tokens: int
-    """Minimum number of tokens per shard, except for the last one."""
+    """Minimum number of tokens per shard; the last shard may have fewer."""
 
 
 class StatesShard(Record):
-    """Facts of one shard, which are written after its other files."""
+    """Facts of one shard. Their file is written after the other files of the shard."""
 
     rows: int
     """Number of rows."""
@@ -110,7 +110,7 @@ class StatesShard(Record):
     source_tokens: int
     """Number of tokens of all sources."""
     rounding: float
-    """Norm of the rounding error of the states, relative to their norm."""
+    """Norm of the rounding error of the stored states, divided by the norm of the states."""
     layers_begin: int = 0
     """Index of the first hidden state in the file of layers: 1 if the last hidden states are in the file of states."""
 
@@ -129,23 +129,23 @@ class StatesManifest(Record):
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of all rows."""
+        """Number of tokens in the whole store."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
     def rounding(self) -> float:
-        """The largest rounding error of a shard."""
+        """The largest ``rounding`` among the shards."""
         return max((shard.rounding for shard in self.shards), default=0.0)
 
 
 def write_shard(
     folder: Path, number: int, rows: Sequence[TokenRow], found: Sequence[RowStates], precision: Precision
 ) -> StatesShard:
-    """Writes the rows with their states, and the facts of the shard last.
+    """Writes ``rows`` with their states ``found`` as shard ``number``; the facts of the shard are written last.
 
     Raises:
         DiskFullError: If there is not enough disk space.
-        ValueError: If a number is NaN, or too large for the precision.
+        ValueError: If a state is NaN, or too large for ``precision``.
     """
     begins = np.cumsum([0, *(len(row.ids) for row in rows)])
     source_begins = np.cumsum([0, *(len(row.source) for row in rows)])

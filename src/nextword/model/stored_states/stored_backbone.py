@@ -1,4 +1,4 @@
-"""A backbone without layers. It looks up the stored states of known rows, and has the model's own output layer.
+"""A backbone that looks up stored states of known rows instead of computing them, with the model's output layer.
 
 Heads, objectives and trainers use it like any other backbone.
 """
@@ -96,7 +96,7 @@ class StoredBackbone(PreTrainedModel):
         return decoder_inputs_of(self.config)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-        """Decoder inputs for labels, as the model's class makes them (encoder-decoder models)."""
+        """Makes the decoder's inputs from ``labels``, in the same way as the model's class (encoder-decoder models)."""
         return self._decoder_inputs(labels)
 
     def forward(
@@ -150,7 +150,7 @@ class StoredBackbone(PreTrainedModel):
 
 
 def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
-    """The function from labels to decoder inputs, from the model's class. It needs no weights.
+    """The function with which the model's class makes decoder inputs from labels. It needs no weights.
 
     Most models put a start token before the labels; mBART puts the last token of the labels there.
     """
@@ -191,6 +191,6 @@ def output_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def save_output_layer(model: PreTrainedModel, folder: Path) -> None:
-    """Writes configuration, embeddings and output layer of a model, for ``StoredBackbone.open``."""
+    """Writes configuration, embeddings and output layer of ``model``, which ``StoredBackbone.open`` reads."""
     model.config.save_pretrained(folder)
     save_file(output_weights(model), folder / OUTPUT_LAYER)

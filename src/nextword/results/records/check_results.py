@@ -14,11 +14,11 @@ class CheckedProperty(Record):
     name: str
     """Short name of the property."""
     meaning: str
-    """Statement that is true if the check passed."""
+    """The property as a statement, which is true if the check passed."""
     verdict: Literal["passed", "FAILED", "remark", "not checked"]
     """Outcome."""
     worst: float | None
-    """Largest deviation. None if the property was not checked or has no number."""
+    """Largest measured deviation from the property; None if it was not checked or has no number."""
     tolerance: float
     """Largest deviation that passes."""
     where: str
@@ -41,7 +41,7 @@ class FoundFault(Record):
     shown: str
     """Description of the fault on these texts."""
     only_for: str = ""
-    """The only measure that the fault affects; empty for a fault of the distribution."""
+    """The only kind of result that is wrong because of the fault; empty if the distribution itself is wrong."""
 
 
 class CheckResults(VersionedRecord):
@@ -58,6 +58,6 @@ class CheckResults(VersionedRecord):
     findings: list[FoundFault]
     """The faults. Faults that cause others come first."""
     power: list[str]
-    """Sentences about the smallest faults that the check detects."""
+    """Sentences that say how small a fault the check can detect."""
     environment: Environment
     """Environment of the check."""

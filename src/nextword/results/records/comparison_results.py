@@ -11,7 +11,7 @@ from nextword.results.records.measured_values import Environment, Measure, Metri
 from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 WITH_PROMPT = ", with prompt"
-"""Ending of a decoding's title if the prompt precedes the text."""
+"""Ending of a decoding's title if texts are generated after a prompt (tasks with and without prompts)."""
 
 
 class Cost(Record):
@@ -38,7 +38,7 @@ class CurvePoint(Record):
     step: int = Field(ge=0)
     """Number of optimiser steps."""
     loss: float
-    """Training loss at this step in nats per token. For an objective with several terms, their weighted sum."""
+    """Loss at this step in nats per token; for an objective with several terms, their weighted sum."""
 
 
 class TopWord(Record):
@@ -60,7 +60,7 @@ class ExamplePrediction(Record):
     expected: list[str]
     """The correct tokens, written as in ``top``."""
     setting: str
-    """Distribution: "joint" or "cache_only"."""
+    """The distribution that predicted: "joint" (the head's own) or "cache_only" (its cache alone)."""
     top: list[TopWord]
     """The most probable tokens, in decreasing order of probability."""
 
@@ -71,21 +71,22 @@ class Span(Record):
     text: str
     """Text of the span."""
     very_rare: bool
-    """Whether the tokens of the span are very rare: beyond the first 90 % of the training tokens, frequent first."""
+    """Whether the tokens of the span are very rare: the most frequent tokens make up 90 % of the training text, and
+    these are not among them."""
     repeated: bool = False
     """Whether these very rare tokens occurred earlier in the same text."""
     lower_case: bool = False
     """Whether these tokens belong to a lower-case word, which is not a name. F2-Softmax's table 4 calls such words
     non-pronouns. Its examples are "eccentric" and "vanished", in contrast to names such as "Bob Marley"."""
     copied: bool = False
-    """Whether the span is part of at least three words that occur in the source in the same order."""
+    """Whether the span is part of three or more consecutive words that also follow one another in the source."""
 
 
 class WrittenText(Record):
     """One continuation of a prompt."""
 
     author: str
-    """Label of the method, or "human"."""
+    """Label of the method that generated the text, or "human"."""
     spans: list[Span]
     """The text, split into spans with the same marks."""
     very_rare: float = Field(ge=0, le=1)
@@ -147,7 +148,7 @@ def _fault(value: Any) -> str:
 
 
 class MethodWithSeed(Record):
-    """A method of a comparison and a seed."""
+    """A method of a comparison, with one training seed."""
 
     method: str
     """Label of the method in the comparison."""
@@ -210,13 +211,14 @@ class TriedSettings(Record):
     settings: dict[str, JsonValue]
     """Settings by path: "training.learning_rate", "objective.alpha"."""
     nats: float | None = None
-    """Negative log-likelihood of the validation rows in nats per token, for any objective. None: not available."""
+    """Negative log-likelihood of the validation rows in nats per token, whatever the objective is. None: see
+    ``reason``."""
     reason: str | None = None
     """Reason why ``nats`` is None, for example "diverged at step 12: the loss is nan"."""
 
 
 class GridSearch(Record):
-    """Search for a method's settings by validation likelihood, before its runs."""
+    """The search that chose a method's settings by validation likelihood, before the method's runs."""
 
     seed: int
     """Training seed of the search."""
@@ -288,7 +290,7 @@ class PropertySummary(Record):
     verdict: Literal["passed", "FAILED", "not checked"]
     """Outcome."""
     explanation: str | None = None
-    """Place of the failure and advice."""
+    """Where the check failed, and advice; None if there is nothing to explain."""
 
 
 class TrainingResults(VersionedRecord):

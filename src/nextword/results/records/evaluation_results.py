@@ -36,10 +36,11 @@ class SystemRecord(Record):
     files: list[SampleFile]
     """Files, one per seed, in the given order."""
     values: dict[str, MetricValue]
-    """Values of the only file. If there are several files: means with Student's interval, for metrics with a value in
-    every file. The interval is over the trained models (each with its files' mean), or over one model's files."""
+    """Values of the only file. If there are several: means over files with Student's interval, for metrics with a value
+    in every file. The interval is over trained models (each counts with its files' mean), or over the files of one
+    model."""
     draws: int = Field(default=1, ge=1)
-    """Number of consecutive files of one trained model, with different sampling seeds."""
+    """Number of consecutive files that one trained model generated, with different sampling seeds."""
 
     @property
     def models(self) -> list[list[SampleFile]]:
@@ -57,7 +58,7 @@ class PairRecord(Record):
     second: str
     """Second system."""
     difference: float
-    """Value of the first system minus value of the second system, over the texts of all seeds."""
+    """Value of ``first`` minus value of ``second``, computed over the texts of all seeds."""
     low: float | None
     """Lower end of the 95 % bootstrap interval of the difference; None if undefined."""
     high: float | None
@@ -71,7 +72,7 @@ class PairRecord(Record):
 
 
 class Duel(Record):
-    """Number of metrics in which each of two systems is better."""
+    """Two systems, with the number of metrics in which each is better."""
 
     first: str
     """First system."""
@@ -82,7 +83,7 @@ class Duel(Record):
     lost: int = Field(ge=0)
     """Number of metrics in which the second is better."""
     tied: int = Field(ge=0)
-    """Number of metrics that are equal."""
+    """Number of metrics in which both are equal."""
 
 
 class Place(Record):
@@ -99,10 +100,10 @@ class Place(Record):
 
 
 class Wins(Record):
-    """Ranking by pairwise majority over metrics (F2-Softmax, table 9)."""
+    """Ranking of systems: in each pair, the system that is better in more metrics wins (F2-Softmax, table 9)."""
 
     measures: list[str]
-    """Keys of the metrics that counted. Each metric has one vote."""
+    """Keys of the metrics that are compared in each pair. Each has one vote."""
     duels: list[Duel]
     """Comparisons of all pairs of systems."""
     ranking: list[Place]
@@ -117,21 +118,22 @@ class EvaluationResults(VersionedRecord):
     command: str
     """Command that reproduces these results."""
     unit: str
-    """Unit of counting: "words", "token ids of the samples" or "tokens of ..."."""
+    """What is counted as a token: "words", "token ids of the samples" or "tokens of ..."."""
     measures: dict[str, Measure]
     """Description of every value by key, in the order of the report."""
     systems: list[SystemRecord]
     """Systems in the given order."""
     human: SampleFile | None
-    """Values of the first human references, scored like a system. None if there are no references or if turned off."""
+    """Values of the first human references, scored like a system. None if there are no references, or with
+    ``human=False``."""
     left_out: dict[str, str]
     """Metrics left out of "all", with the reason."""
     tests: list[PairRecord]
     """Paired tests between systems; empty with one system."""
     untested: str | None
-    """Reason why several systems have no paired tests."""
+    """Reason why there are several systems but no paired tests; otherwise None."""
     wins: Wins | None
-    """Ranking by pairwise majority; None with one system."""
+    """Ranking of the systems; None with one system."""
     settings: dict[str, JsonValue]
     """All settings."""
     environment: Environment

@@ -1,6 +1,6 @@
-"""Descriptions of the metrics of runs. They are stored in a comparison's record, and used for records without them.
+"""Descriptions of the metrics of runs. New records of comparisons store them; for old records they are taken from here.
 
-A metric without a description below is still reported, under its key and without a best value.
+A metric without a description here is still reported: its title is its key, and no value of it is marked as best.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nextword.results.records.comparison_results import Evaluation
 from nextword.results.records.measured_values import Goal, Measure
 
 PROMPTED = "prompted"
-"""Name of the setting in which a prompt precedes the text."""
+"""Name of the setting in which models predict a text after a prompt."""
 
 _SETTINGS = {PROMPTED: "with prompt"}
 """Names of settings in reports."""
@@ -94,7 +94,7 @@ def known_measure(key: str, unit: str = "") -> Measure:
 
 
 def measures_of(evaluations: Iterable[Evaluation], recorded: Mapping[str, Measure] | None = None) -> dict[str, Measure]:
-    """Descriptions of all metrics of some runs, in the order of the report. ``recorded`` descriptions come first."""
+    """Descriptions of all metrics in ``evaluations``, in the report's order; the ``recorded`` ones come first."""
     units = {key: value.unit for one in evaluations for key, value in one.metrics.items()}
     found = {key: measure for key, measure in (recorded or {}).items() if key in units}
     return found | {key: known_measure(key, units[key]) for key in sorted(units.keys() - found.keys(), key=_order)}

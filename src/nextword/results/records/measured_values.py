@@ -57,17 +57,18 @@ class Measure(Record):
     title: str
     """Heading, for example "Self-BLEU-3"."""
     group: str
-    """Heading over a group of metrics, one of ``nextword.evaluation.metrics.metric``."""
+    """Heading over a group of metrics, such as ``DIVERSITY`` in ``nextword.evaluation.metrics.metric``."""
     unit: str
     """Unit, with details that papers leave open, for example "fraction of 4-grams"."""
     goal: Goal | None
-    """Which values are better; None: neither higher nor lower."""
+    """Which values are better; None: unknown."""
     decimals: int | None = None
-    """Number of decimals (of the percentage, if the unit is a fraction). None: four significant digits."""
+    """Number of decimals in reports, where a fraction is shown as a percentage. None: four significant digits."""
     meaning: str
     """One sentence that explains the metric."""
     setting: str = Field(default="joint", exclude_if=lambda value: value == "joint")
-    """Distribution: "joint", "cache_only", "prompted" (a prompt precedes the text), ..."""
+    """What is measured: "joint" (the head's distribution), "cache_only" (its cache alone), "prompted" (texts after a
+    prompt), ..."""
     subset: str = Field(default="", exclude_if=lambda value: not value)
     """Subset of the cases, for example "people"; empty: all cases."""
 

@@ -17,7 +17,7 @@ Scale = Literal["small", "pretrained", "paper"]
 
 Outcome = Literal["supported", "not supported", "inconclusive", "not testable"]
 """Outcome of a claim. "inconclusive": the interval of the difference includes zero, both values are equal, or there is
-only one seed. "not testable": this scale cannot test the claim, for a given reason."""
+only one seed. "not testable": the experiment at this scale cannot test the claim; a reason is given."""
 
 ReadOutcome = Annotated[Outcome, BeforeValidator(lambda read: OLD_OUTCOMES.get(read, read))]
 """An outcome in a record, possibly of an earlier version."""
@@ -34,9 +34,9 @@ class ReproducedColumn(Record):
     group: str = ""
     """Heading over several columns."""
     unit: str = ""
-    """Unit of both numbers."""
+    """Unit of the paper's numbers and of ours."""
     better: Goal | None = None
-    """Better direction."""
+    """Which values are better; None: unknown."""
 
 
 class ReproducedCell(Record):
@@ -70,10 +70,10 @@ class ReproducedRow(Record):
 
 
 class JudgedComparison(Record):
-    """Comparison of two cells of a claim. The first should be better."""
+    """One comparison that a claim makes: of two cells of the table, of which the first should be better."""
 
     first: str
-    """Row that should be better. "ROW over OTHER ROW" means its gain over the other row."""
+    """Row that should be better. "ROW over OTHER ROW" means the gain of ROW over OTHER ROW."""
     second: str
     """The row or gain to compare with, or a number."""
     column: str
@@ -81,16 +81,16 @@ class JudgedComparison(Record):
     outcome: ReadOutcome
     """Outcome."""
     difference: float | None = None
-    """First minus second in the paper's unit, as a mean over seeds. If values should be close to the human value: how
-    much closer the first is. None if a number is missing."""
+    """``first`` minus ``second`` in the paper's unit, as a mean over seeds. If values should be close to the human
+    value: by how much ``first`` is closer to it. None if a number is missing."""
     low: float | None = None
     """Lower end of the 95 % interval of the difference over seeds; None with one seed."""
     high: float | None = None
     """Upper end of the interval."""
     seeds: int = Field(default=0, ge=0)
-    """Number of differences in the mean."""
+    """Number of seeds over which ``difference`` is the mean."""
     printed: float | None = None
-    """The difference of the paper's numbers."""
+    """The same difference, of the paper's numbers."""
 
 
 class JudgedClaim(Record):
@@ -103,8 +103,8 @@ class JudgedClaim(Record):
     headline: bool = False
     """Whether the claim is one of the paper's main claims."""
     outcome: ReadOutcome
-    """"supported" if enough comparisons are supported, "not supported" if too many are not supported, otherwise
-    "inconclusive"; or "not testable"."""
+    """"supported" if at least ``needed`` comparisons are supported, "not supported" if too many are not supported to
+    reach ``needed``, otherwise "inconclusive"; or "not testable"."""
     reason: str
     """One line with the decisive numbers, or the reason why the claim cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])
@@ -154,11 +154,11 @@ class ReproducedTable(VersionedRecord):
     place: str
     """Place in the paper."""
     scale: Scale
-    """Scale of our numbers."""
+    """Scale of the experiments for our numbers."""
     columns: list[ReproducedColumn] = Field(default=[])
     """Columns from left to right."""
     rows: list[ReproducedRow] = Field(default=[])
-    """Rows from top to bottom. Empty if the table is an image or texts (``shown_in``)."""
+    """Rows from top to bottom. Empty if an image or texts (``shown_in``) take the place of a table."""
     claims: list[JudgedClaim] = Field(default=[])
     """Claims of the paper about the table."""
     shown_in: str | None = None
@@ -166,7 +166,8 @@ class ReproducedTable(VersionedRecord):
     note: str | None = None
     """Note for the reader at any scale."""
     differs: list[str] = Field(default=[])
-    """Sentences about what replaces the paper's models, data, methods and model-based metrics at this scale."""
+    """Sentences that say what is used at this scale instead of the paper's models, data, methods and model-based
+    metrics."""
     experiments: list[RanExperiment] = Field(default=[])
     """Experiments from which the table has its numbers."""
     command: str

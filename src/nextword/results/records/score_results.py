@@ -12,7 +12,7 @@ from nextword.runtime.files import Record, VersionedRecord
 
 
 class GroupScore(Record):
-    """One group of tokens in a breakdown."""
+    """The score of one group of tokens, such as the repeated tokens."""
 
     group: str
     """Name, for example "in the text before"."""
@@ -21,19 +21,19 @@ class GroupScore(Record):
     nats: float | None
     """Sum of the negative log-likelihoods of the tokens; None if one of them has probability 0."""
     share_of_nats: float | None
-    """The group's share of the sum over all tokens; None if any token has probability 0."""
+    """``nats`` of the group divided by the nats of all tokens; None if any token has probability 0."""
     nll: float | None
     """Nats per token; None if a token has probability 0."""
     low: float | None = None
-    """Lower end of the 95 % bootstrap interval of ``nll``; None if undefined."""
+    """Lower end of the 95 % bootstrap interval of ``nll``; None if it cannot be computed."""
     high: float | None = None
-    """Upper end."""
+    """Upper end of this interval."""
     impossible: int = Field(default=0, ge=0)
     """Number of tokens with probability 0."""
 
     @property
     def perplexity(self) -> float:
-        """``exp(nll)``. It is inf if a token has probability 0 or the value is too large for a float."""
+        """``exp(nll)``; inf if a token of the group has probability 0 or the value is too large for a float."""
         return perplexity(self.nll)
 
 
@@ -80,11 +80,11 @@ class ModelScore(Record):
     undefined: dict[str, str] = Field(default={})
     """Reasons why values are not finite, by key."""
     breakdowns: dict[str, list[GroupScore]] = Field(default={})
-    """The groups that have tokens, by key of ``ScoreResults.breakdowns``."""
+    """Scores of the groups that contain tokens, by key of ``ScoreResults.breakdowns``."""
 
     @property
     def perplexity(self) -> float:
-        """The model's perplexity per token. It is inf if a token has probability 0 or it is too large for a float."""
+        """The model's perplexity per token; inf if a token has probability 0 or the value is too large for a float."""
         return self._value("perplexity")
 
     @property
@@ -94,7 +94,7 @@ class ModelScore(Record):
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits per UTF-8 byte of the text. Models with different tokenizers can be compared by it."""
+        """Bits per UTF-8 byte of the text. With this value, models with different tokenizers can be compared."""
         return self._value("bits_per_byte")
 
     def _value(self, key: str) -> float:
@@ -102,7 +102,7 @@ class ModelScore(Record):
 
 
 class ScoreDifference(Record):
-    """Difference between a model and a model before it in the list, on the same texts."""
+    """Difference between two models' scores of the same texts."""
 
     first: str
     """Name of the model."""
@@ -111,19 +111,19 @@ class ScoreDifference(Record):
     measure: Literal["nll", "bits_per_byte"]
     """Unit of the difference: nats per token if both models have the same tokens, otherwise bits per byte."""
     breakdown: str | None = None
-    """Key of a breakdown; None: all tokens."""
+    """Key of the breakdown to which ``group`` belongs; None: the difference is over all tokens."""
     group: str | None = None
-    """Group of the breakdown."""
+    """Group of tokens over which the difference is computed; None: all tokens."""
     difference: float
-    """First minus second. If it is negative, the first is better."""
+    """Value of ``first`` minus value of ``second``. If the difference is negative, ``first`` is better."""
     low: float | None
     """Lower end of the 95 % paired bootstrap interval of the difference; None if undefined."""
     high: float | None
-    """Upper end."""
+    """Upper end of this interval."""
     p_permutation: float | None = Field(ge=0, le=1)
     """p-value of the two-sided paired permutation test, uncorrected; None if undefined."""
     p_holm: float | None = Field(ge=0, le=1)
-    """Holm-corrected p-value. The correction is over all pairs, or over all groups and pairs."""
+    """Holm-corrected p-value. It is corrected for the number of model pairs; in a breakdown, of groups times pairs."""
 
 
 class ScoreResults(VersionedRecord):
@@ -136,7 +136,7 @@ class ScoreResults(VersionedRecord):
     data: list[str]
     """Sources of the texts."""
     fields: dict[str, str] = Field(default={})
-    """Columns of tables by field, if given."""
+    """Column of the tables for each field, as far as the user named columns."""
     texts: int = Field(ge=1)
     """Number of texts. Each is scored separately."""
     bytes: int = Field(ge=1)
@@ -200,7 +200,7 @@ class ScoreResults(VersionedRecord):
 
 
 def perplexity(nll: float | None) -> float:
-    """``exp(nll)``. It is inf if ``nll`` is None or the value is too large for a float.
+    """``exp(nll)``; inf if ``nll`` is None or the value is too large for a float.
 
     >>> perplexity(0.0), perplexity(None), perplexity(1e6)
     (1.0, inf, inf)

@@ -13,7 +13,7 @@ from nextword.results.records.measured_values import MetricValue
 from nextword.runtime.files import Record, VersionedRecord
 
 Level = Literal["nominal", "ordinal", "interval"]
-"""Level of measurement of answers."""
+"""Scale of a question's answers: unordered ("nominal"), ordered ("ordinal") or with equal steps ("interval")."""
 
 DIGEST = 16
 """Number of characters of a checksum in files."""
@@ -47,14 +47,14 @@ class Question(Record):
     choices: list[Choice] = Field(min_length=2)
     """The answers, in the order in which they are shown."""
     levels: list[Level]
-    """Scales for measuring agreement."""
+    """Scales on which the judges' agreement is measured."""
 
 
 class Marking(Record):
-    """Task of marking words in a unit, which follows a certain answer."""
+    """The task of marking words in a unit's text, which a judge gets after a certain answer."""
 
     question: str
-    """Name of the question."""
+    """Name of the question whose answer leads to the marking."""
     value: str
     """Answer after which words can be marked."""
     text: str
@@ -62,14 +62,14 @@ class Marking(Record):
 
 
 class SurveyUnit(Record):
-    """Unit of judgement. Each question is asked once per unit."""
+    """The text or texts that one answer is about. Each question is asked once per unit."""
 
     id: str
     """Id of the unit within its item."""
     group: str
-    """Units of one text share a group and are shown one below the other."""
+    """Name of the unit's group. Units of the same text have the same group and are shown one below the other."""
     texts: list[Passage]
-    """Judged texts. In a comparison there are two."""
+    """Judged texts: two in a pairwise survey, otherwise one."""
     near: list[int] = Field(default=[])
     """Lines of the item's first passage that are shown next to the unit."""
 
@@ -92,7 +92,7 @@ class SurveyItem(Record):
 
 
 class FormPage(Record):
-    """An item as one judge sees it."""
+    """One page of a form: an item, with the order of its units."""
 
     item: str
     """Id of the item."""
@@ -115,9 +115,9 @@ class Survey(VersionedRecord):
     kind: Literal["survey"] = "survey"
     """Kind of file."""
     id: str
-    """Unique id of the survey."""
+    """Random id of the survey."""
     asks: str
-    """Kind of the survey."""
+    """Kind of survey: "pairwise", "rating", "faithfulness" or a registered kind."""
     title: str
     """Heading of the page."""
     consent: str
@@ -125,11 +125,11 @@ class Survey(VersionedRecord):
     instructions: str
     """Instructions for judges. A blank line separates paragraphs."""
     hand_back: str
-    """Text about sending the answer file."""
+    """Text on the last page about what to do with the answer file."""
     completion_url: str
     """Link at the end; empty if there is none."""
     group_title: str
-    """Name of a group, which is shown before its number; empty if there is only one group."""
+    """Name of a group of units, which is shown before the group's number; empty if pages have only one group."""
     questions: list[Question] = Field(min_length=1)
     """Questions about every unit."""
     marking: Marking | None
@@ -143,12 +143,13 @@ class Survey(VersionedRecord):
 
 
 class KeyItem(Record):
-    """Origin of an item."""
+    """The origin of an item: its sample, and the system of each text."""
 
     prompt: str
     """Id of the sample, or its number in the file."""
     units: dict[str, dict[str, str]]
-    """System of each text, by unit and side. The sides of a comparison are "a" and "b"; a single text is "text"."""
+    """System of each text, by unit and side. The sides of two texts are "a" and "b"; the side of a single text is
+    "text"."""
 
 
 class KeyFile(Record):
@@ -174,7 +175,7 @@ class SurveyKey(VersionedRecord):
     seed: int
     """Seed of all random choices."""
     allowed_failures: int
-    """Maximum number of checks that a valid judge may fail."""
+    """Number of checks that a judge may fail without losing all answers."""
     files: list[KeyFile]
     """Samples files."""
     items: dict[str, KeyItem]
@@ -187,7 +188,7 @@ class UnitAnswers(Record):
     """A judge's answers about a unit."""
 
     id: str
-    """Number of the unit."""
+    """Id of the unit."""
     answers: dict[str, str]
     """Chosen value by question."""
     marks: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default=[])
@@ -198,7 +199,7 @@ class ItemAnswers(Record):
     """A judge's answers about an item."""
 
     id: str
-    """Number of the item."""
+    """Id of the item."""
     digest: str
     """Checksum of the item as the judge saw it."""
     seconds: float = Field(default=0, ge=0)
@@ -215,7 +216,7 @@ class JudgeAnswers(VersionedRecord):
     survey: str
     """Id of the survey."""
     form: str
-    """Number of the form; empty if a platform distributed single items."""
+    """Id of the form; empty if a platform distributed single items."""
     judge: str = Field(min_length=1)
     """Name or number of the judge. It is the same in all files of one person."""
     consent: bool
@@ -228,7 +229,7 @@ class JudgeAnswers(VersionedRecord):
 
 
 class WinTieLose(Record):
-    """Wins, ties and losses of one question about two systems."""
+    """How often judges preferred one of two systems, by one question."""
 
     question: str
     """Short text of the question."""
@@ -252,7 +253,7 @@ class Agreement(Record):
     alpha: dict[Level, float | None]
     """Krippendorff's alpha by level of measurement. None if all answers are equal or no unit was judged twice."""
     percent: float | None
-    """Share of pairs of judges with the same answer about a unit; None if no unit was judged twice."""
+    """Share of pairs of answers about the same unit that are equal; None if no unit was judged twice."""
     units: int = Field(ge=0)
     """Number of units with answers of at least two judges."""
 
@@ -263,19 +264,19 @@ class JudgeRecord(Record):
     name: str
     """Name in the answer files."""
     items: int = Field(ge=0)
-    """Number of valid items, without checks."""
+    """Number of items that the judge answered validly, without checks."""
     checks: int = Field(ge=0)
     """Number of checks that the judge answered."""
     failed: int = Field(ge=0)
     """Number of checks that the judge failed."""
     counted: bool
-    """Whether the answers are valid."""
+    """Whether the judge's answers count: false if too many checks were failed."""
     seconds: float | None
     """Median seconds per item; None if unknown."""
 
 
 class Correlation(Record):
-    """Correlation of an automatic metric and a human measure over the systems."""
+    """Correlation between an automatic metric and a human measure, with one pair of values per system."""
 
     people: str
     """Key of the human measure."""
@@ -284,7 +285,7 @@ class Correlation(Record):
     systems: int = Field(ge=2)
     """Number of systems that have both values."""
     pearson: float | None
-    """Pearson's correlation of the values; None if one does not vary."""
+    """Pearson's correlation of the values; None if one of the two is the same for all systems."""
     spearman: float | None
     """Spearman's correlation of the ranks."""
     kendall: float | None
@@ -307,7 +308,7 @@ class SurveyResults(VersionedRecord):
     duels: list[WinTieLose]
     """Wins, ties and losses of each question. Empty if there are no direct comparisons."""
     agreement: list[Agreement]
-    """Agreement on each question."""
+    """Agreement of the judges on each question."""
     judges: list[JudgeRecord]
     """All judges who answered this survey."""
     marked: dict[str, MetricValue]
@@ -317,4 +318,4 @@ class SurveyResults(VersionedRecord):
     correlations: list[Correlation]
     """Correlations with automatic metrics. Empty if no such metrics were given."""
     uncorrelated: str | None
-    """Reason why there are no correlations with the given automatic metrics."""
+    """Reason why there are no correlations although automatic metrics were given; otherwise None."""

@@ -59,18 +59,19 @@ class Candidates(Record):
     """The K most probable tokens at each position, in decreasing order."""
 
     ids: list[list[int]]
-    """Token ids, positions x K. There are fewer if fewer tokens have a probability above 0."""
+    """Token ids, one list of K per position. A list is shorter if fewer than K tokens have a probability above 0."""
     log_prob: list[list[LogProb]]
-    """Natural logarithms of their probabilities."""
+    """Natural logarithms of the probabilities of ``ids``."""
     shares: dict[str, list[list[float]]]
-    """Share of each component in each token's probability, by component. The shares of a token sum to 1."""
+    """For each component, its share of each token's probability. The shares of a token sum to 1."""
 
 
 class StrongestPositions(Record):
     """The positions that contributed most to each observed token's probability."""
 
     at: list[list[int]]
-    """Indices into the component's text, largest share first. Empty if the token does not occur in this text."""
+    """Indices into the text to which the component points, largest share first. Empty if the token does not occur in
+    it."""
     share: list[list[float]]
     """Share of the token's probability from each of these positions."""
 
@@ -85,14 +86,15 @@ class TracedTokens(Record):
     entropy: list[float]
     """Entropy of the distribution, in nats."""
     shares: dict[str, list[float]]
-    """Share of each component in the observed token's probability. The shares sum to 1, or are all 0 if the
+    """For each component, its share of the observed token's probability. The shares sum to 1, or are all 0 if the
     probability is 0."""
     candidates: Candidates
     """The most probable tokens."""
     positions: dict[str, StrongestPositions] = Field(
         default={}, validation_alias=AliasChoices("positions", "places")
     )  # the old name
-    """The positions with the largest shares, by component, for components that point at positions."""
+    """For each component that points at positions: the positions with the largest shares of the observed token's
+    probability."""
 
 
 class TracedDraft(Record):
@@ -103,7 +105,7 @@ class TracedDraft(Record):
     ids: list[int]
     """The draft tokens."""
     accepted: int = Field(ge=0)
-    """Number of accepted draft tokens, counted from the first."""
+    """Number of draft tokens that were accepted; these are the first ones."""
 
 
 class TraceRecord(Record):
@@ -119,12 +121,12 @@ class TraceRecord(Record):
     """Texts by kind: always ``text``, optionally ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts
     of a store are decoder tokens."""
     positions_in: dict[str, Role] = Field(default={}, validation_alias=AliasChoices("positions_in", "places_in"))
-    """Kind of text to which the positions of each component refer."""
+    """For each component that points at positions, the text (a key of ``texts``) that these positions are in."""
     first: int = Field(ge=0)
     """Index in ``texts["text"]`` of the first predicted token. The tokens before it are context."""
     window: int | None = None
-    """Number of tokens per window, if the text is longer than a window. None: every token was predicted from all
-    earlier tokens."""
+    """Number of tokens per window if the text was cut into windows. None: every token was predicted from all earlier
+    tokens."""
     vocabulary: dict[int, str]
     """Display text of each token in the trace, by id. For example, ``␣king`` begins a word."""
     tokens: TracedTokens

@@ -11,10 +11,10 @@ from nextword.results.report import formats
 from nextword.results.report.table import Column
 
 MOST_MAIN = 4
-"""Maximum number of metrics outside the papers' tables that are shown in the terminal."""
+"""Maximum number of metrics that the terminal shows in addition to those of the paper's table."""
 
 SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
-"""Keys of metrics without a column: perplexity in other units, and values that are shown in figures or texts."""
+"""Keys of metrics without a column, because they are perplexity in other units or shown in figures or texts."""
 
 REFERENCE_PERPLEXITY = (
     "of the human references given their prompts, token by token; not of generated text, and not of the whole test text"
@@ -30,7 +30,7 @@ BIGRAMS = 2
 
 
 def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
-    """Make the column of a text metric. ``kind`` is the first note in the brackets of its unit."""
+    """Make the column of a text metric. ``kind``, the first note in the unit's brackets, is in the heading."""
     unit = formats.unit_name(measure.unit)
     plain = unit.partition(" (")[0]
     short_unit = ", ".join(part for part in ("%" if plain.startswith("%") else plain, kind) if part)
@@ -52,12 +52,12 @@ class Rule:
     """A column of a paper's table.
 
     Attributes:
-        pattern: Pattern of the metrics' keys. A number in brackets is the length of the n-grams.
-        group: Heading over columns that differ in this length.
+        pattern: Regular expression of the metrics' keys. Its group, if there is one, is the length n of the n-grams.
+        group: Heading over the columns that differ only in n.
         title: Heading of the column.
-        short: Title of a column without a heading over it.
+        short: Title of the column where the heading ``group`` is not shown.
         metric: Name of the metric that computes the value, or that gives the reason if there is no value.
-        kind: Whether the heading shows the first note in the unit's brackets.
+        kind: Whether the heading shows the first note in the brackets of the metric's unit.
         note: Note for the reader, in addition to the metric's meaning.
         main: Whether the column is shown in the terminal.
     """
@@ -98,7 +98,7 @@ class TableLayout:
 
     Attributes:
         rules: The table's columns, in order.
-        people: Whether the table has a human row. False if all metrics compare with the human texts.
+        people: Whether the table has a row for human texts; False if all its metrics compare with them.
     """
 
     rules: tuple[Rule, ...]
@@ -199,7 +199,7 @@ def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
 
 
 def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
-    """The layout with columns for the most metrics. If several have as many, the first."""
+    """The layout that has columns for the most of the metrics; of several such layouts, the first."""
     return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
 
 
@@ -213,7 +213,7 @@ class GlossaryEntry:
     term: str
     meaning: str
     units: tuple[str, ...] = ()
-    """Full titles. Empty if the headings of the columns have them."""
+    """Full units of the metric; empty if the headings of the columns show them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tables of an evaluation, with one row per metric, one column per system and one for the human references."""
+"""Tables of an evaluation: a row for each metric, a column for each system, and one for the human references."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Test:
     p_holm: str
     significant: bool
     better: str
-    """The better system, if the difference is significant and the metric has a better direction. Otherwise empty."""
+    """The better system, if the difference is significant and it is known which values of the metric are better; else
+    empty."""
 
 
 def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> ReportTable:

@@ -55,7 +55,7 @@ def is_share(unit: str) -> bool:
 
 
 def scale(unit: str) -> float:
-    """Factor by which values of ``unit`` are multiplied in reports."""
+    """Factor by which values of ``unit`` are multiplied in reports: 100 for fractions, otherwise 1."""
     return 100.0 if is_share(unit) else 1.0
 
 
@@ -103,7 +103,7 @@ def digits(number: float) -> str:
 
 
 def seconds(number: float) -> str:
-    """Format a duration.
+    """Format a duration in seconds.
 
     >>> seconds(8.25), seconds(192), seconds(7260)
     ('8.25 s', '3 min 12 s', '2 h 01 min')

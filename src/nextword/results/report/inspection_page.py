@@ -1,4 +1,4 @@
-"""The page of ``nextword inspect``: one HTML file that needs no network and runs only its own script."""
+"""The page of ``nextword inspect``: one HTML file that loads nothing and runs only its own script."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from nextword.results.report import formats
 from nextword.results.report.template import packaged, switchable_variables, template
 
 SCRIPTS = ("traces", "measures", "elements", "text", "distribution", "panel", "search", "start")
-"""Files of the page's script. A file comes after the files that it needs."""
+"""Files of which the page's script consists, in an order in which each file comes after the files that it needs."""
 
 DECIMALS = 3
 """Decimals of nats and shares in the page. Fewer decimals halve the file's size without a visible change."""
 
 ROWS = 12
-"""Number of differences shown before "more"."""
+"""Number of differences that are listed before a click on "more"."""
 MORE_ROWS = 100
-"""Maximum number of listed differences. The colours of the text show all differences."""
+"""Maximum number of differences that are listed at all. The colours of the text show all differences."""
 
 _UNSAFE = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"}
 
@@ -117,7 +117,7 @@ LARGEST = 10_000
 """Largest factor that is shown as a number. Above it the page shows only that the factor is larger."""
 
 ALIKE = 0.005
-"""Minimum difference in nats of a listed token. It changes the probability by half a percent."""
+"""Minimum difference in nats for a token to be listed. It means a change of the probability by half a percent."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class TokenDifference:
 
     @property
     def amount(self) -> str:
-        """The nats without their sign."""
+        """Absolute value of ``nats``, formatted."""
         return f"{abs(self.nats):.2f}" if math.isfinite(self.nats) else "∞"
 
     @property
@@ -159,10 +159,11 @@ class ModelDifference:
     """Comparison of two models on the same tokens. Positive numbers mean that the second model is better.
 
     Attributes:
-        total: Total gain of the second model in nats, without the tokens in ``never``.
-        of: Total nats of the first model on these tokens.
-        gained: Nats and number of tokens on which the second model is better.
-        lost: Nats and number of tokens on which the first model is better.
+        total: Sum over all tokens, except those in ``never``, of the second model's log-probability minus the first's,
+            in nats.
+        of: Negative log-likelihood of the first model on the same tokens, in nats.
+        gained: The nats gained on tokens on which the second model is better, and the number of these tokens.
+        lost: The nats lost on tokens on which the first model is better, and the number of these tokens.
         never: Tokens to which one of the models gives probability 0.
         rows: Tokens with different probabilities, largest difference first.
     """

@@ -40,7 +40,7 @@ class RowPair:
     note: str
     printed: tuple[str, ...]
     ours: tuple[Cell, ...]
-    """Our cells, each with the number of seeds in its mean. A value without training has no number of seeds."""
+    """Our cells, each with the number of seeds in its mean. A value that needs no training has no number of seeds."""
     missing: str
     """Reason why the row has no number of ours, if the reason is the same for all cells."""
 
@@ -52,7 +52,7 @@ class Numbers:
     columns: tuple[ReproducedColumn, ...]
     rows: tuple[RowPair, ...]
     seeds: int
-    """The most common number of seeds."""
+    """The most common number of seeds among the cells."""
 
     @property
     def reasons(self) -> list[tuple[str, list[str]]]:
@@ -77,7 +77,7 @@ class Numbers:
 def numbers(table: ReproducedTable) -> Numbers:
     """Format all numbers of a table, with as many decimals as the paper prints in a column.
 
-    In a column without a unit, such as a list of settings, each number has at least four digits.
+    In a column without a unit, such as a list of settings, each number has four significant digits.
     """
     decimals = [
         _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None

@@ -57,7 +57,7 @@ def verdict(one: ScoreDifference, units: int, unit: str) -> str:
 
 
 def smallest_p(units: int) -> float:
-    """Smallest possible p-value of a two-sided permutation test with N units. It is 2 / 2^N.
+    """Smallest p-value that a two-sided permutation test with ``units`` units can have: 2 / 2^units.
 
     >>> smallest_p(5), smallest_p(6)
     (0.0625, 0.03125)

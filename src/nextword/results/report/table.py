@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nextword.results.report.comparison.methods import Style
 
 ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
-"""Signs for which values are better. The arrow to the right points to the human column."""
+"""Signs that say which values are better. The arrow to the right ("human") points to the human column."""
 
 GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to human the better"}
 """Which values are better, in words."""
@@ -31,20 +31,20 @@ class Column:
     key: str = ""
     measure: Measure | None = None
     unit: str = ""
-    """Full title."""
+    """Full unit, shown as the column's full title."""
     short_unit: str = ""
     """Unit that is shown if the heading has space for it."""
     n: str = ""
-    """Number of cases from which the values were computed, as text. Empty for a cost."""
+    """Number of cases from which the column's values were computed, as text; empty for a cost."""
     hover: str = ""
     below: tuple[str, ...] = ()
     """Lines in small type under the title."""
     main: bool = True
     """Whether the column is shown in the terminal and in figures."""
     short: str = ""
-    """Title that is used without a heading over it."""
+    """Title of the column where the heading ``group`` is not shown."""
     metric: str = ""
-    """Metric that computes the value. Empty if the key shows it."""
+    """Name of the metric that computes the values; empty if the column's key shows the name."""
     note: str = ""
     """Note for the reader, in addition to the metric's meaning."""
     show: Callable[[float], str] = formats.number
@@ -56,12 +56,12 @@ class Column:
 
     @property
     def arrow(self) -> str:
-        """Which values are better, as a sign."""
+        """Which values are better, as one of ``ARROWS``."""
         return ARROWS[self.goal] if self.goal else ""
 
     @property
     def goal_in_words(self) -> str:
-        """Which values are better, in words."""
+        """Which values are better, as one of ``GOALS``."""
         return GOALS[self.goal] if self.goal else ""
 
 
@@ -81,10 +81,10 @@ class Cell:
     spread: str = ""
     """Lowest and highest value over seeds, or with one seed the 95 % interval."""
     n: str = ""
-    """Number of samples from which the value was computed, if it is not all."""
+    """Number of samples from which the value was computed, if these are not all samples."""
     best: bool = False
     lacking: str = ""
-    """Number of seeds with a value, if it is not all. Such a value is not marked as best."""
+    """Number of seeds with a value, if these are not all seeds. A value that lacks seeds is not marked as best."""
     reason: str = ""
     """Reason why there is no value, if known."""
     hover: str = ""
@@ -107,7 +107,7 @@ class Row:
     below: tuple[str, ...] = ()
     """Lines in small type under the label."""
     lacking: str = ""
-    """Number of seeds with a value, if it is not all. Such a row is not marked as best."""
+    """Number of seeds with a value, if these are not all seeds. A row that lacks seeds is not marked as best."""
     key: str = ""
     arrow: str = ""
     """Which values of a metric are better, as a sign."""
@@ -186,9 +186,9 @@ class ReportTable:
         return replace(self, columns=self.columns + other.columns, blocks=blocks)
 
     def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[ReportTable]:
-        """Split into as few tables as possible at some of the ``joints``. The last joint is the end.
+        """Split the table into as few tables as possible, before columns at some of ``joints``; the last is the end.
 
-        ``fits(first, end)`` is whether the columns from ``first`` to ``end`` (exclusive) fit.
+        ``fits(first, end)`` says whether the columns from ``first`` to ``end`` (exclusive) fit into one table.
         """
         cuts = [0]
         for before, end in pairwise([0, *joints]):
@@ -199,7 +199,7 @@ class ReportTable:
 
 
 def best_of(goal: Goal | None, values: Mapping[str, float], human: float | None = None) -> set[str]:
-    """The names with the best value. Empty if there are fewer than two values, equal values, or no better direction."""
+    """Names with the best of ``values``; empty if there is one value, all are equal, or ``goal`` is None."""
     if goal is None or len(values) < 2 or (goal == "human" and human is None):
         return set()
     if goal == "human" and human is not None:

@@ -1,4 +1,4 @@
-"""Reproduced tables as Markdown. Each cell has our number with its interval, and the paper's number below."""
+"""Reproduced tables as Markdown. Each cell has our number with its interval, and below it the paper's number."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from nextword.results.report.reproduction_page import (
 from nextword.results.report.table import Cell
 
 FEW = 4
-"""Maximum number of comparisons per claim that docs/records/claims.md lists. If there are more, it has their number."""
+"""Maximum number of comparisons per claim that docs/records/claims.md lists. Of more comparisons it has the number."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
     """One section for each table with numbers of ours or claims.
 
-    A section has the run, the numbers, reasons for missing numbers, and the outcome of each claim.
+    A section says how the experiments were run, and has the numbers, reasons for missing numbers, and the outcome of
+    each claim.
     """
     return "\n".join(_section(table) for table in tables if table.claims or numbers(table).has_ours)
 
@@ -118,9 +119,10 @@ def plain(text: str) -> str:
 
 
 def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -> str:
-    """One table per paper: main claims, the paper's difference, ours with interval and seeds, and the outcome.
+    """One table per paper. Columns: main claim, the paper's difference, ours (interval, seeds), and the outcome.
 
-    For a claim with many comparisons, outcomes are counted. The pages of ``tables_markdown`` list each comparison.
+    If a claim has more than ``FEW`` comparisons, only the number of each outcome is given. The pages of
+    ``tables_markdown`` list each comparison.
 
     Args:
         tables: The tables. Tables of the same paper must follow each other.

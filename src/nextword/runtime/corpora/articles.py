@@ -1,7 +1,8 @@
 """Reads a folder of articles with summaries, with one file per article. Optional lists define the splits.
 
-The lists have the format of the published data sets. They are text files with one URL or name per line, named by their
-split (``all_train.txt``), or a JSON file ``{"train": [names], ...}``. The file of a URL is named by the URL's SHA-1.
+The lists have the format of the published data sets. A list is a text file with one URL or name per line, named after
+its split (``all_train.txt``), or one JSON file has all lists: ``{"train": [names], ...}``. The article of a URL is in
+the file named after the URL's SHA-1.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ArticleForm:
 
 
 def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
-    """A reader of folders of articles, for tasks that also read tables. It uses the first form that has a file."""
+    """A reader of folders of articles, for tasks that also read tables. It uses the first of ``forms`` with a file."""
     wanted = " or ".join(f"a folder with {form.ending} files ({form.origin})" for form in forms)
 
     def claims(path: Path) -> bool:
@@ -114,7 +115,7 @@ CLOSING = "\"'\u2019\u201d)]"
 
 
 def story_pair(text: str) -> Pair:
-    r"""The highlights, as sentences, and the article. Either may be empty, as in some stories of the data set.
+    r"""A pair: the highlights, as sentences, and the article. Either may be empty, as in some stories of the data set.
 
     >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
     Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.', others=())
@@ -171,7 +172,7 @@ BUTTONS = frozenset({
 
 
 def bbc_pair(text: str) -> Pair:
-    r"""The article and its first sentence. Either may be empty.
+    r"""A pair: the article without its first sentence, and the first sentence. Either may be empty.
 
     >>> bbc_pair("[SN]FIRST-SENTENCE[SN]\nA cat sat.\n\n[SN]RESTBODY[SN]\nEmail\nIt sat.\nIt ran.\n")
     Pair(source='It sat.\nIt ran.', target='A cat sat.', others=())

@@ -1,4 +1,4 @@
-"""Gap sentences. One sentence is removed from each paragraph; it is the target, and the other sentences the source.
+"""Gap sentences: one sentence is removed from each paragraph as the target, and the other sentences are the source.
 
 Source: PEGASUS (Zhang, Zhao, Saleh & Liu, ICML 2020), section 3.1, with one gap in each paragraph.
 """
@@ -25,7 +25,7 @@ MASK = "<mask>"
 class Pair:
     """A source and its target, with further references.
 
-    ``<mask>`` in a source stands for the tokenizer's mask.
+    ``<mask>`` in a source stands for the tokenizer's mask token.
     """
 
     source: str
@@ -52,10 +52,10 @@ class GapConfig(Settings):
     paragraph: Literal["line", "block"] = "line"
     """Whether a paragraph is one line, or the lines up to the next empty line."""
     min_sentences: int = Field(default=3, ge=2)
-    """Minimum number of sentences. Shorter paragraphs are left out."""
+    """Minimum sentences per paragraph. Shorter paragraphs are left out."""
     max_sentences: int = Field(default=8, ge=2)
-    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and each piece has a
-    gap."""
+    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and each loses a
+    sentence."""
 
 
 # Not after an initial, or an abbreviation before a capital. A look-behind has a fixed width, so each width has its own.
@@ -87,7 +87,7 @@ def sentences(paragraph: str) -> list[str]:
 def by_overlap(parts: Sequence[str], seed: str) -> int:
     """Index of the sentence with the largest ROUGE-1 F1 with all other sentences. Repeated words count repeatedly.
 
-    This is the choice "Ind-Orig" of PEGASUS, for one gap. Among equal sentences it is the first.
+    This is the choice "Ind-Orig" of PEGASUS, for one gap. Of several such sentences, it is the first.
 
     >>> by_overlap(["A dog barked.", "The dog saw the cat.", "The cat ran."], seed="")
     1

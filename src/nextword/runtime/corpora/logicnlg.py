@@ -29,7 +29,7 @@ FROM = "download LogicNLG from github.com/wenhuchen/LogicNLG (data/, and all_csv
 """Source of the data, for messages."""
 
 ENTRY = "[sentence, [numbers of columns], title, template]"
-"""Format of a sentence in the file."""
+"""Format of a sentence in the files, for messages."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class TableSentence:
-    """A human sentence about a table with a caption, and the indices (from 0) of the columns that it is about."""
+    """A human sentence about a table, the table's caption, and the indices (from 0) of the columns it is about."""
 
     table: CsvTable
     title: str
@@ -73,7 +73,7 @@ class LogicNLG:
 
 
 def read_logicnlg(folder: Path, where: str = "task.data") -> LogicNLG:
-    """Reads a folder with the files above. ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
+    """Reads a folder of LogicNLG. ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
 
     Raises:
         ValueError: If a file or table is missing, empty, or in another format. The message names it.

@@ -40,7 +40,7 @@ Batch = Mapping[str, Sequence[Any]]
 """Some rows, as values by column."""
 
 SPAN = 1 << 20
-"""Number of bytes of a text file that are read together."""
+"""Number of bytes of a text file that are read at a time."""
 
 IDS = ("input_ids", "attention_mask")
 """Columns of a tokenised table."""
@@ -63,7 +63,7 @@ class Corpus:
         columns: Names of the columns.
         lines: Function that returns the lines in a batch of rows, with line ends. None: the rows have ``input_ids``.
         source: A short name, for reports.
-        identity: A text that changes if the data change, as far as this is visible without reading the data.
+        identity: A text that changes if the data change, as far as a change is visible without reading the data.
         batch_size: Number of rows per batch; None: any number.
     """
 
@@ -75,7 +75,7 @@ class Corpus:
     batch_size: int | None = None
 
     def __iter__(self) -> Iterator[str]:
-        """All lines."""
+        """All lines of the corpus."""
         if self.lines is None:
             raise ValueError(f"'{self.source}' has token ids, no text")
         with readable(self.source):
@@ -193,7 +193,7 @@ def is_streamed(rows: Any) -> bool:
 
 
 def keeps_a_buffer(rows: Any) -> bool:
-    """Whether a stream is shuffled. Its state lacks the rows in its buffer, so they would be lost after resuming."""
+    """Whether a stream is shuffled through a buffer. Its saved state lacks the buffer's rows, which would be lost."""
     waiting = [getattr(rows, "_ex_iterable", None)]
     while waiting:
         part = waiting.pop()

@@ -12,20 +12,20 @@ from nextword.runtime.files import kind_of
 from nextword.settings.setting_names import named
 
 MODEL_MARKS = ("config.json", "adapter_config.json", "tokenizer_config.json")
-"""If a folder has one of these files, it is a model, an adapter or a tokenizer."""
+"""A folder with one of these files has a model, an adapter or a tokenizer."""
 
 MODEL_FILES = (
     "*config.json", "*.safetensors*", "*.bin", "*.gguf", "*.model", "*.jinja", "tokenizer*", "vocab*", "merges.txt",
     "special_tokens_map.json", "added_tokens.json",
 )  # fmt: skip
-"""Files of such a folder that are read. Other files in it, such as generated texts, are not read."""
+"""Files that are read if such a folder is an input. Its other files, such as generated texts, are not read."""
 
 
 def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], inputs: Iterable[str | Path | None]) -> None:
     """Raises ValueError, before anything is read or written, if an output file is also an input file.
 
-    Links are resolved. For input folders, only files that are read count: texts and tables, or files of a model. Inputs
-    that are not paths, such as hub names, are ignored.
+    Links are resolved. Of an input folder, only the files that are read count: texts and tables, or files of a model.
+    Inputs that are not paths, such as hub names, are ignored.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
     for (option, file), (other, its) in combinations(written, 2):

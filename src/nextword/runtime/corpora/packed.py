@@ -39,7 +39,7 @@ PACKED: dict[bytes, Callable[[Path, str], Any]] = {
     rb"\xfd7zXZ\x00": lzma.open,
     rb"\x28\xb5\x2f\xfd": _zstandard,
 }
-"""Patterns of the first bytes of compressed files, and the functions that open these files."""
+"""For each kind of compressed file, a pattern of its first bytes, and the function that opens it."""
 
 LONGEST_SIGN = 10
 

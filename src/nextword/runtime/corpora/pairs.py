@@ -180,7 +180,7 @@ def gap_texts(config: GapConfig) -> OtherFiles:
 
 
 def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairParts:
-    """Groups pairs by their split. Pairs with an empty side are left out and counted."""
+    """Groups pairs by the split that each is given with. Pairs with an empty side are left out and counted."""
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
     empty = 0
     for part, pair in pairs:
@@ -192,7 +192,7 @@ def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairPar
 
 
 def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
-    """Splits pairs by a hash. ``kind`` describes their source for reports, for example "one file"."""
+    """Splits pairs by a hash. ``kind`` says in reports where the pairs are from, for example "one file"."""
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
@@ -202,7 +202,7 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
-    """Numbers of test pairs whose source, or target, also occurs in training, by names such as ``leak_sources``."""
+    """Number of test pairs whose source also occurs in training (``leak_sources``), and the same for targets."""
     found = {}
     for side in ("source", "target"):
         known = {getattr(pair, side) for pair in trained}
@@ -299,12 +299,13 @@ SPLIT = "split"
 
 @dataclass(frozen=True)
 class PairForm:
-    """The fields of a row that have the two sides of a pair.
+    """Says which fields of a row have the two sides of a pair.
 
     Attributes:
         title: The data set with this form, and its source.
         source: Path of the source.
-        targets: Paths of the targets. All targets that a row has are its references, in this order.
+        targets: Paths of the targets. A row's references are the targets at those of these paths that it has, in this
+            order.
         in_sentences: Whether a target is a list of sentences.
     """
 
@@ -337,7 +338,7 @@ FORMS = (
     PairForm("BookSum, paragraphs: salesforce/booksum", "text", ("summary",), in_sentences=True),
     PairForm("SQuALITY: nyu-mll/SQuALITY", "document", ("questions.0.responses[].response_text",)),
 )
-"""Published forms. In SQuALITY the first question asks for the plot, and several people answered it."""
+"""Forms of published data sets. In SQuALITY the first question asks for the plot, and several people answered it."""
 
 
 def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str | None) -> PairForm:

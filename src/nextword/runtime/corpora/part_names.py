@@ -34,10 +34,10 @@ STORED = (".parquet", ".arrow")
 """Endings of tables whose columns have types."""
 
 TABLES = (*JSON_LINES, *SEPARATORS[","], *SEPARATORS["\t"], *STORED)
-"""Endings of tables. They have rows with columns, and one column is the text."""
+"""Endings of tables, which have rows and columns. One column is the text."""
 
 TEXTS = _packed(".txt", ".text", ".raw", ".tokens")
-"""Endings of plain text. It may be compressed."""
+"""Endings of plain-text files, which may be compressed."""
 
 
 def part_of(word: str) -> str | None:
@@ -50,7 +50,7 @@ def part_of(word: str) -> str | None:
 
 
 def words_for(split: str) -> tuple[str, ...]:
-    """The synonyms of a split, beginning with itself. Only the name itself if it is not one of the three splits.
+    """The synonyms of ``split``, itself first; only itself if it does not name one of the three splits.
 
     >>> words_for("dev"), words_for("extra")
     (('dev', 'validation', 'valid', 'val'), ('extra',))
@@ -112,9 +112,10 @@ def _is_beside_saved_rows(file: Path) -> bool:
 def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:
     """The files of a split in a folder. Empty if there are none.
 
-    A file with exactly the name of the split has precedence (``train.txt``, ``training.jsonl``). Otherwise, these are
-    all files with the name in their own or their folder's name, in order (``raw_train.tsv``, ``train/part-0.jsonl``). A
-    text is preferred to a table. ``split`` may be a synonym or another name. Messages name the setting ``where``.
+    If a file has exactly the name of the split (``train.txt``, ``training.jsonl``), it is the only one. Otherwise all
+    files are taken whose own or folder's name contains the split's name, in order (``raw_train.tsv``,
+    ``train/part-0.jsonl``). A text is preferred to a table. ``split`` may be a synonym or another name. Messages name
+    the setting ``where``.
 
     Raises:
         ValueError: If two files could be the split, or its files have several formats.

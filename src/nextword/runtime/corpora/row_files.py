@@ -21,8 +21,8 @@ from nextword.settings.config import expect_whole_characters
 def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: bool = True) -> Iterator[JsonLine]:
     """Iterates over the rows of a file. Its ending gives the format; JSON that begins with ``[`` is one list.
 
-    Messages name the setting ``where``. Without a header, the columns of a .csv or .tsv file are numbered from 0. With
-    ``skip_empty`` empty JSON lines are skipped, otherwise they are errors.
+    Messages name the setting ``where``. Without a header, the columns of a .csv or .tsv file are numbered from 0. If
+    ``skip_empty`` is true, empty JSON lines are skipped; otherwise they are errors.
 
     Raises:
         ValueError: If the file cannot be read or has no rows. The message names the file and the row.
@@ -265,13 +265,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # -- Rows of files that this module reads itself, as a data set: as a stream, or from the cache of ``datasets``.
 
 PIECE = 1 << 20
-"""Characters per row of a compressed text."""
+"""Number of characters per row into which a compressed text is cut."""
 
 
 def rows_of_tables(
     files: Sequence[Path], columns: Sequence[str], where: str, with_header: bool, streaming: bool, identity: str
 ) -> Any:
-    """Some columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the column with the text.
+    """The chosen columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the column with the text.
 
     The files are JSON lines, .csv or .tsv, and follow one another. With ``streaming``, rows are read from the files.
     Otherwise ``datasets`` first stores them in its cache, under a key that contains ``identity``.

@@ -21,7 +21,7 @@ SINGLE_FILE_SHARES = (0.90, 0.05)
 
 @dataclass(frozen=True)
 class TextParts:
-    """The texts of the three splits, how they were split, and the SHA-256 of all three in order."""
+    """The texts of the three splits, and how they were split."""
 
     train: str
     validation: str
@@ -31,7 +31,7 @@ class TextParts:
 
     @property
     def sha256(self) -> str:
-        """Checksum over the three texts."""
+        """SHA-256 checksum over the three texts, in order."""
         return hashlib.sha256("\0".join((self.train, self.validation, self.test)).encode()).hexdigest()
 
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 MARK = "\u0301"
-"""In a pattern for ``find``, any combining mark, such as a vowel sign of Hindi or Thai, or a separate accent."""
+"""Character that in a pattern for ``find`` matches any combining mark, such as a vowel sign of Hindi or an accent."""
 
 _LETTERS = re.compile(rf"[^\W_]+(?:{MARK}+[^\W_]*)*")
 _MARKUP = re.compile(r"<[^<>\s]*>")

@@ -71,7 +71,7 @@ class FaithfulnessConfig(SurveyConfig):
     near: int = Field(default=10, ge=1, le=200)
     """Number of document sentences that are shown with each sentence of a summary."""
     encoder: str = "minilm"
-    """Sentence encoder that selects these sentences: "minilm", a folder or a hub name. HistAlign used
+    """Sentence encoder that selects the sentences for ``near``: "minilm", a folder or a hub name. HistAlign used
     sentence-transformers/all-mpnet-base-v2."""
     qualification: Path | None = None
     """File of JSON lines with correct answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}. Every
@@ -151,7 +151,7 @@ class Faithfulness(Kind):
         return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Share of sentences with the answer "yes". Each judge's answer counts once."""
+        """Share of sentences with the answer "yes". Each answer of a judge counts once."""
         yes = question.choices[0].label.lower()
         measure = Measure(
             title=question.choices[0].label, group=question.name.capitalize(), unit="share of sentences",

@@ -18,12 +18,12 @@ from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
 
 ONE_TEXT = "text"
-"""Name of the side if a unit has only one text."""
+"""Name of the only side of a unit that has one text."""
 
 
 @dataclass(frozen=True)
 class DraftUnit:
-    """A unit with the names of its systems."""
+    """A unit, which is what one answer is about: its texts, and the numbers of document lines to show near them."""
 
     texts: list[Passage]
     near: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class DraftUnit:
 
 @dataclass(frozen=True)
 class DraftGroup:
-    """The units of one text, with the system of each side."""
+    """Units that share a heading, and the system (``writers``) that generated the text on each side."""
 
     writers: dict[str, str]
     units: list[DraftUnit]
@@ -39,7 +39,7 @@ class DraftGroup:
 
 @dataclass(frozen=True)
 class DraftItem:
-    """An item with the names of its systems."""
+    """An item, which is everything that a judge sees about one prompt, with the systems that generated its texts."""
 
     prompt: str
     passages: list[Passage]
@@ -55,7 +55,7 @@ class Kind(ABC):
     """Name of each text, which is shown before its number. Empty if a page has only one group."""
     instructions: ClassVar[str]
     difference: ClassVar[str]
-    """Unit of a difference, for the statement on statistical power."""
+    """Unit of a difference between two systems, for the statement on statistical power."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -72,7 +72,7 @@ class Kind(ABC):
 
         Args:
             prompts: Sample of each system, by prompt id.
-            encode: Function that returns sentence vectors. It loads a model when it is first called.
+            encode: Function from texts to sentence vectors. It loads a model when it is first called.
             rng: Random generator for all choices.
 
         Raises:
@@ -84,11 +84,11 @@ class Kind(ABC):
         """The questions about every unit."""
 
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
-        """Items that every judge gets first, with their correct answers. By default there are none."""
+        """Qualification items, which every judge gets first, with their correct answers. By default there are none."""
         return []
 
     def marking(self) -> Marking | None:
-        """The marking task. By default there is none."""
+        """The task of marking words in a text. By default there is none."""
         return None
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Kind(ABC):
         """The measures of each system from the answers to a question."""
 
     def draw(self, prompts: Sequence[str], rng: np.random.Generator, found: str) -> list[str]:
-        """Sample as many prompts as the survey has items.
+        """Sample as many of ``prompts`` as the survey has items. ``found`` describes the prompts in the error message.
 
         Raises:
             ValueError: If there are too few prompts.
@@ -148,7 +148,7 @@ class AnswerMeasure:
 
 
 def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, SystemAnswers]:
-    """The numbers of the answers, for each system."""
+    """For each system, its answers as numbers: ``number`` converts those about the text on ``side``."""
     systems = sorted({writers[side] for writers in answers.writers})
     found = {}
     for system in systems:
@@ -182,7 +182,7 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
 
 def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
-    """The lines to show, with a mark for each gap, and for each kept sentence the number of its line.
+    """The lines of an excerpt with a mark for each gap, and the line number of each kept sentence.
 
     >>> shown_document(["a", "b", "c", "d"], {0, 2})
     (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})

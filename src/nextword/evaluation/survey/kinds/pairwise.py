@@ -1,4 +1,4 @@
-"""Pairwise survey: two continuations of one prompt, next to each other (HistAlign, table 4 and figure 3)."""
+"""Pairwise survey: judges compare two continuations of one prompt, shown side by side (HistAlign, table 4)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class PairwiseConfig(SurveyConfig):
 
     typical_spread: ClassVar[float] = 0.9
     longest_difference: int = Field(default=200, ge=0, le=1_000_000)
-    """Maximum length difference of the two texts in characters, because a shorter text has less space for mistakes."""
+    """Maximum difference in length between the two texts, in characters. A much shorter text has fewer chances of
+    mistakes."""
 
 
 @registry.register("pairwise")
@@ -70,7 +71,7 @@ class Pairwise(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Pairs of texts of similar length. Each system is on each side equally often."""
+        """Makes items: pairs of texts of similar length. Each system is on the left and on the right equally often."""
         config: PairwiseConfig = self.config
         usable = []
         for prompt, samples in prompts.items():
@@ -103,7 +104,7 @@ class Pairwise(Kind):
         return [Question(name=name, text=text, choices=choices, levels=["nominal"]) for name, text in ASKED.items()]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """How often each system was preferred, and how often neither."""
+        """How often each system was preferred, and how often neither system was."""
         systems = sorted({system for writers in answers.writers for system in writers.values()})
         preferred = np.array([w.get(v, "") for v, w in zip(answers.values, answers.writers, strict=True)])
         ties = SystemAnswers((preferred == "").astype(np.float64), answers.items, answers.judges)

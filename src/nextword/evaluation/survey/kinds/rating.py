@@ -109,7 +109,7 @@ class Rating(Kind):
         ]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Mean of the points, and mean rank within each judge's sets."""
+        """For each system: the mean of its points, and its mean rank within the sets of texts that each judge rated."""
         title = question.text.partition(" (")[0]
         points = Measure(
             title=f"{title} mean", group=title, unit="points from 1 to 5", goal="higher", decimals=2,

@@ -26,21 +26,21 @@ Outcome = RunRecord | FailedRun
 
 @dataclass(frozen=True)
 class Resources:
-    """Number of CPU cores and GPUs per run. With a fraction, several runs share one. None: the engine's default."""
+    """CPU cores and GPUs per run. If a number is a fraction, several runs share one. None: the engine's default."""
 
     cpus: int | None = None
     gpus: float | None = None
 
 
 class Engine(ABC):
-    """Base class of engines. An engine may carry out runs in any order and on any machine."""
+    """Base class of engines, which carry out the runs of a comparison, in any order and on any machine."""
 
     def __init__(self, resources: Resources | None = None) -> None:
         self.resources = resources or Resources()
 
     @abstractmethod
     def expect(self, config: CompareConfig) -> None:
-        """Check that the engine can carry out the runs of this comparison. It is called before any training.
+        """Check, before any training, that the engine can carry out the runs of this comparison.
 
         Raises:
             ValueError: If the engine cannot carry them out. The message gives the reason.
@@ -50,7 +50,7 @@ class Engine(ABC):
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """Carry out each run once, and yield its outcome as soon as it has finished or failed.
 
-        During a run, ``setting.stages.progress`` receives its stages. After the generator is closed, no run continues.
+        ``setting.stages.progress`` receives the stages of each run. After the generator is closed, no run continues.
 
         Raises:
             OSError: For an error that would affect every run, such as a full disk.
@@ -85,7 +85,7 @@ class Sequential(Engine):
 
 
 def attempted(run: Run, setting: Setting) -> Outcome:
-    """Carry out a run after the search of its method. If the run fails, return a record of the failure.
+    """Carry out a run, and before it the grid search of its method. If the run fails, return a record of the failure.
 
     Raises:
         OSError: For an error that would also make every other run fail.
@@ -155,7 +155,7 @@ def _release(problem: BaseException) -> None:
 
 @dataclass(frozen=True)
 class Needs:
-    """Trainings and searches of a run that other runs may need too."""
+    """Trainings and searches that a run needs, and that other runs may need too."""
 
     places: frozenset[Path]
     """Folders of the run's trainings, including those of an unfinished search, and the search's file."""
@@ -164,7 +164,7 @@ class Needs:
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
-    """What a run needs now."""
+    """The trainings and searches that ``run`` needs, given the searches that have finished in ``folder``."""
     method = run.method
     if is_searched(method, folder):
         return Needs(frozenset(folder.stages(settled(method, folder), run.seed)), searching=False)

@@ -34,10 +34,10 @@ from nextword.settings import plugins
 from nextword.settings.setting_names import named
 
 _LOOKS_EVERY = 0.5
-"""Interval in seconds for delivering progress and starting waiting runs."""
+"""Seconds between two deliveries of progress; waiting runs are also started at these times."""
 
 _PATIENCE = 60.0
-"""Seconds for cancelled tasks to end."""
+"""Maximum number of seconds to wait for cancelled tasks to end."""
 
 
 @registry.register("ray")
@@ -45,8 +45,9 @@ class RayEngine(Engine):
     """Engine that runs each run as a Ray task. A run starts once the trainings that it shares are finished.
 
     ``ray.init()`` is called unless it was called before. It joins the cluster in ``RAY_ADDRESS``, or starts Ray on this
-    machine until this process ends. Ray does not repeat a failed task, because a machine that lost its connection might
-    still be writing. The run of a failed task counts as failed, and the next call resumes it.
+    machine until this process ends. Ray does not repeat a failed task, because the task may still be writing on a
+    machine that lost its connection. The run of a failed task counts as failed, and the next call of ``compare``
+    resumes it.
     """
 
     def expect(self, config: CompareConfig) -> None:
@@ -204,7 +205,7 @@ class Deliveries:
 class PostingWatcher(Watcher):
     """Watcher that posts the stages of a run. The outcome of the run is the result of the task.
 
-    It never waits, because Ray would give the cores of a waiting task to another task.
+    Posting never waits, because Ray would give the cores of a waiting task to another task.
     """
 
     def __init__(self, mailbox: Any, run: Run) -> None:

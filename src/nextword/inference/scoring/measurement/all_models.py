@@ -52,7 +52,7 @@ WRITING_SECONDS = 60.0
 """Seconds to wait for another process that writes its scores into the same folder."""
 
 LONGEST_PATH = 255
-"""Maximum length of a text for which the function checks whether it is a file name."""
+"""Maximum length in characters of a text that is checked for being a file name by mistake."""
 
 
 @CallForms(renamed={"places": "positions"})
@@ -91,7 +91,7 @@ def score(  # noqa: PLR0913  (its options)
         limit: Approximate number of tokens to score from the beginning of the texts, in tokens of the first model. All
             models score the same text. None: all.
         counts: File of ``nextword count`` with token counts; None: tokens are counted in the scored texts.
-        span: Smallest length of a copied span, in tokens.
+        span: Smallest length in tokens of a copied span, which is a sequence that the model has read before.
         positions: Number of positions listed per token in the file ``tokens``, strongest first, for heads that point at
             positions.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
@@ -299,7 +299,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and the reason for each value that is NaN."""
+    """Perplexity, nats per token and bits per byte with intervals, and the reason for each value that is not finite."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:
@@ -357,7 +357,7 @@ def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
 
 
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
-    """Differences between every two models, later minus earlier: first over all tokens, then by group.
+    """Differences between every two models, later minus earlier value: first over all tokens, then by group.
 
     Models with the same tokens are compared by nats per token, also by group if both have the same groups. Models with
     different tokens are compared by bits per byte. Groups with a token of probability 0 are not compared.

@@ -1,4 +1,4 @@
-"""Sums of a model's scores per bootstrap unit and by group of tokens.
+"""Sums of a model's scores for each bootstrap unit (such as a text) and each group of tokens.
 
 The sums of several chunks can be added, so the scores of single tokens need not be kept.
 """
@@ -20,7 +20,7 @@ from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.scored_texts import ScoredText
 
 TOKENS = "tokens"
-"""Key of the digest of the tokens. The other digests have the keys of breakdowns."""
+"""Key of the digest of the tokens in ``BlockSums.digests``. The other keys are those of breakdowns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,11 @@ class BlockSums:
 
     Attributes:
         first: Number of the first unit.
-        nats: Negative log-likelihood.
+        nats: Negative log-likelihood of each unit.
         text_bytes: UTF-8 bytes that the tokens cover.
-        groups: By key of a breakdown, nats and tokens of each of its G groups.
-        impossible: By key of a breakdown, tokens of probability 0 of each group.
-        names: By key of a breakdown, the names of its groups.
+        groups: For each breakdown (by key), nats and number of tokens of each of its G groups.
+        impossible: For each breakdown, number of tokens with probability 0 in each group.
+        names: For each breakdown, the names of its groups.
         digests: Digest of the tokens, and by key of a breakdown the digest of their groups. Equal tokens have equal
             digests.
         cut_sources: Number of texts with a source that is too long for the encoder.
@@ -181,14 +181,14 @@ def _digest(content: bytes) -> str:
 # -- The units that intervals and tests resample: texts, or pieces of texts. They are the same for every model.
 
 FEWEST_TEXTS = 20
-"""Minimum number of texts for texts to be units. Fewer texts are cut into pieces."""
+"""Minimum number of texts at which each text is a unit. Fewer texts are cut into pieces, which are the units."""
 
 PIECE = 1024
 """UTF-8 bytes of a piece, about 200 words. Bytes are used because they do not depend on the tokenizer."""
 
 MOST_UNITS = 16_384
-"""Maximum number of units. If there are more, neighbours are joined, so that memory does not grow with the text. More
-units would not make the interval more precise."""
+"""Maximum number of units. If there are more texts or pieces, neighbours are joined, so that memory does not grow with
+the text. More units would not make the interval more precise."""
 
 
 @dataclass(frozen=True)

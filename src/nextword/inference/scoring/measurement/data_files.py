@@ -46,12 +46,12 @@ class ChangedError(ValueError):
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts with their source. They are read again for each pass, so that only one text is in memory at a time.
+    """Texts and where they are from. They are read again for each pass, so that only one text is in memory at a time.
 
     Attributes:
         read: Function that iterates over all texts, including empty ones.
-        data: Source of the texts, as given.
-        fields: Chosen columns of tables.
+        data: The files or data sets that the texts are from, as the user named them.
+        fields: Columns of tables that the user chose, by field.
         texts: Number of texts that are not empty.
         empty: Number of empty texts.
         sizes: UTF-8 bytes of each of the first texts, at most ``SIZES_KEPT``.
@@ -83,7 +83,7 @@ class GivenTexts:
     def of_reading(
         cls, read: Callable[[], Iterable[Example]], data: Sequence[str], fields: Mapping[str, str] | None = None
     ) -> GivenTexts:
-        """Makes the texts from a function that reads them. It is called once here, to count and check the texts.
+        """Makes the texts from a function that reads them. ``read`` is called once here, to count and check the texts.
 
         Raises:
             ValueError: If there is no text, if all texts are empty, or if a text cannot be read.

@@ -1,4 +1,4 @@
-"""The two passes of one model over all texts: one counts tokens, one scores them. Both resume after an interruption."""
+"""The two passes over all texts for one model: one counts tokens, one scores them. Both resume if interrupted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Watch = Callable[[str, float], None]
 """Function that receives a model's name and the finished share of the texts."""
 
 Tell = Callable[[float], None]
-"""Function that receives the number of finished bytes of a chunk."""
+"""Function that receives how many bytes of a chunk of texts are finished."""
 
 
 @dataclass
@@ -195,7 +195,7 @@ def _texts(opened: OpenedModel, chunk: Chunk, settings: ScoreSettings) -> list[S
 # -- The scores of every token as lines of JSON, with one object per token.
 
 DIGITS = 6
-"""Number of decimals."""
+"""Number of decimals of the values in the file of tokens."""
 
 
 def token_lines(
@@ -205,7 +205,7 @@ def token_lines(
     groups: Mapping[str, Sequence[str]],
     label: Callable[[int], str],
 ) -> Iterator[bytes]:
-    """The lines of one text. ``groups`` has the group of each token by breakdown; ``label`` formats a token."""
+    """A text's lines in the file of tokens. ``groups``: each token's group, by breakdown; ``label`` formats a token."""
     said, before = facts.facts, text.tokens_before
     # in the file, positions count from 1, at the first token of the text or of the source
     positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}

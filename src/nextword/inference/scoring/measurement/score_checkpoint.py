@@ -1,4 +1,4 @@
-"""Checkpoints of unfinished scores. A score resumes from its checkpoint."""
+"""Checkpoints of unfinished calls of ``nw.score``, from which the next call resumes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ModelState:
 class ScoreCheckpoint(ArrayCheckpoint):
     """The states of all models, whether they are finished or not.
 
-    Without a path nothing is saved. The settings are all values that affect the sums, except the models.
+    Without ``path``, nothing is saved. ``settings`` are all values that affect the sums, except the models.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -59,10 +59,10 @@ class ScoreCheckpoint(ArrayCheckpoint):
         self._states: list[ModelState] = self.load(_states) or []
 
     def of_model(self, place: int, identity: str, name: str) -> ModelState:
-        """The state of the model number ``place``.
+        """The state of the model with index ``place`` in the list of models.
 
         Raises:
-            ValueError: If the checkpoint has another model with this number.
+            ValueError: If the checkpoint has another model with this index.
         """
         if place == len(self._states):
             self._states.append(ModelState(identity))
@@ -74,7 +74,7 @@ class ScoreCheckpoint(ArrayCheckpoint):
         return self._states[place]
 
     def put(self, place: int, state: ModelState) -> None:
-        """Updates the state of a model, and saves all states if the last save is old."""
+        """Updates the state of a model, and saves all states if they were not saved recently."""
         self._states[place] = state
         if self.is_due:
             self.save_all()
@@ -106,8 +106,8 @@ def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray
 # -- Texts in chunks. A worker gets one chunk at a time; if a score is killed, unfinished chunks are lost.
 
 CHUNK_BYTES = 1 << 18
-"""Minimum size of a chunk, which ends with the text that reaches this size. It does not depend on the number of
-processes, because padding within the batches of a chunk changes the last bits of scores."""
+"""Minimum size of a chunk of texts in bytes; a chunk ends with the text that reaches this size. The size does not
+depend on the number of processes, because the padding in the batches of a chunk changes the last bits of scores."""
 
 
 @dataclass(frozen=True)

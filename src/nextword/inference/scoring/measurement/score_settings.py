@@ -16,7 +16,7 @@ class ScoreSettings(Settings):
     """Number of tokens per window; by default the model's number of positions, at most 4,096, or 1,024 if it has no
     limit."""
     stride: int | None = Field(default=None, ge=1)
-    """Number of new tokens that each window after the first scores. Each new token then has at least window - stride
+    """Number of new tokens that each window after the first scores. Each of these tokens has at least window - stride
     tokens before it. By default half the window."""
     batch_size: int = Field(default=8, ge=1)
     """Number of windows per pass."""
@@ -26,7 +26,7 @@ class ScoreSettings(Settings):
     counts: str | None = None
     """File of 'nextword count' with token counts; by default tokens are counted in the scored texts."""
     span: int = Field(default=3, ge=2)
-    """Minimum number of tokens of a copied span."""
+    """Smallest length in tokens of a copied span, which is a sequence that the model has read before."""
     positions: int = Field(default=5, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
     """Number of positions listed per token in the file of tokens, strongest first, if a head points at positions."""
 

@@ -31,8 +31,8 @@ class ScoredText:
         specials: Number of special tokens at the beginning of the context.
         ends: End of each target token in the text, in UTF-8 bytes.
         is_special: True for target tokens without text, such as an end token.
-        visible: For each target token, the first token that the model sees when it predicts the target, as an index
-            from the beginning of the prompt. 0 for an encoder-decoder model.
+        visible: For each target token, the index (from the beginning of the prompt) of the first token that the model
+            sees when it predicts this target; 0 for an encoder-decoder model.
         copied_from: Other texts that the model reads ("source", "auxiliary"), in the tokens of the text.
         source_is_cut: Whether the source was too long for the encoder.
     """
@@ -124,7 +124,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """The beginning of the texts with about ``limit`` tokens, and the number of tokens left of the limit."""
+    """The beginning of the texts, about ``limit`` tokens, and how many tokens of the limit are left."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target

@@ -67,7 +67,7 @@ def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def steering(methods: Sequence[ReportedMethod]) -> str | None:
-    """Gain by the correct auxiliary text, with a dot and interval per method, and a line at zero."""
+    """How much the right auxiliary text improves the likelihood: a dot and interval per method, a line at zero."""
     return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 

@@ -25,7 +25,7 @@ GREEDY = "greedy"
 
 @dataclass(frozen=True)
 class Sheet:
-    """Decodings in one table: either one decoding, or a block without a prompt and a block with it."""
+    """One table of texts: of one decoding, or of one in two blocks: without a prompt and with a prompt."""
 
     title: str
     decodings: tuple[str, ...]
@@ -52,7 +52,7 @@ class Sheet:
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """The decodings with their evaluations. Greedy comes first, and each decoding without a prompt before with it."""
+    """Decodings with their evaluations. Greedy comes first; of each decoding, the one without a prompt is first."""
     return [one for members in _ways(results).values() for one in members]
 
 
@@ -152,12 +152,12 @@ def _reason(column: Column, files: Collection[SampleFile]) -> str:
 # -- Metrics by number of frequency classes (F2-Softmax, figure 3). The heads' settings say which classes they have.
 
 CHOSEN = "mefmax"
-"""Name of the division that chooses the number of classes."""
+"""Name of the division of tokens into classes that chooses the number of classes itself."""
 
 PERPLEXITY = "perplexity"
 
 SEARCHES = ("greedy", "beam")
-"""How titles of decodings without sampling begin."""
+"""Beginnings of the titles of decodings without sampling."""
 
 NAMES = ("label", "note")
 """Settings of a method that affect only its name."""
@@ -196,23 +196,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The data of the figure over numbers of classes."""
+    """The data of the figure that shows metrics for different numbers of token classes (``f2``)."""
 
     decoding: str
     """Title of the decoding. Empty if the figure shows only likelihoods."""
     quantities: tuple[Quantity, ...]
     lines: tuple[tuple[str, tuple[Point, ...]], ...]
-    """Methods that differ only in the number of classes, by name of the division. The numbers increase."""
+    """For each division of the tokens into classes: its name, and methods that differ only in the number of classes,
+    ascending."""
     chosen: tuple[Point, ...]
     """Methods for which MefMax chose the number of classes."""
     flat: tuple[ReportedMethod, ...]
     """Methods without classes."""
     left_out: tuple[str, ...]
-    """Labels of methods at the same point of a line as another method before them."""
+    """Labels of methods that are not in the figure, because an earlier method has the same point of a line."""
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """The data of the figure. None if no division has two numbers of classes, or if there are no values."""
+    """The data of ``class_sweep``'s figure. None if no division has two numbers of classes, or without values."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:

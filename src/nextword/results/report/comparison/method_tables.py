@@ -18,13 +18,13 @@ from nextword.results.report.comparison.methods import ReportedMethod, methods
 from nextword.results.report.table import Block, Cell, Column, ReportTable, Row, best_of
 
 WIDEST = 36
-"""Maximum width of a table in characters, without the names. Such a table fits on a phone."""
+"""Maximum width of a table in characters, without the methods' names, so that the table fits on a phone."""
 
 LONGEST_UNIT = 14
 """Maximum characters of a unit in a heading."""
 
 NO_UNIT = "\N{NO-BREAK SPACE}"
-"""Placeholder for a missing unit, so that titles are aligned."""
+"""Placeholder for a missing unit, so that the headings of all columns have equally many lines."""
 
 MAIN = 2
 """Number of metrics per group in the terminal."""
@@ -34,12 +34,12 @@ MAIN_WITH_PROMPT = 1
 
 
 def main_table(results: Results) -> ReportTable:
-    """The table of all metrics over all cases."""
+    """The table of the metrics that are computed over all cases."""
     return _metric_table(results, subset=False)
 
 
 def subset_table(results: Results) -> ReportTable:
-    """The table of metrics over subsets of the cases."""
+    """The table of the metrics that are computed over a subset of the cases."""
     return _metric_table(results, subset=True)
 
 
@@ -209,16 +209,17 @@ def every_seed(results: Results) -> list[tuple[str, ...]]:
 # A third sentence gives advice if a setting is known to start badly.
 
 AHEAD = 3
-"""Number of methods that the sentence names, in addition to the first method."""
+"""Number of methods that the sentence of ``finding`` names, in addition to the best method."""
 
 SCALED = ("temperature", "weight")
-"""Settings of a cache that limit its weight against the softmax (docs/results/cache.md)."""
+"""Settings of a cache that limit the weight of the cache against the softmax (docs/results/cache.md)."""
 
 
 def finding(results: Results) -> str:
     """The main result in sentences. Empty with fewer than two methods, or if no metric has a better direction.
 
-    Methods are ordered by means, with ranges over seeds. There is no significance test.
+    Methods are ordered by their mean over seeds, and the range over seeds is given. Differences are not tested for
+    significance.
     """
     table = main_table(results)
     judged = _judged(table)

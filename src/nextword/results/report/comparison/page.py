@@ -39,7 +39,7 @@ from nextword.runtime.optional_libraries import install, missing
 logger = logging.getLogger(__name__)
 
 INSIDE = "inspect.html"
-"""Name of the page that inspects one prompt. The quickstart writes it next to the report."""
+"""File name of a page that shows a model's predictions for one prompt. The quickstart writes it next to the report."""
 
 SHORT = 48
 """Maximum length of a value in the introduction. Longer values, such as checksums, are in the tables at the end."""
@@ -73,7 +73,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """Render the page. ``inside`` is a page that inspects one prompt; a link to it is at the top."""
+    """Render the page. ``inside`` names a page with predictions for one prompt, to which the page links at the top."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -242,7 +242,7 @@ class ExamplePrompt:
 
     @property
     def longest(self) -> float:
-        """The largest probability, from which all bars of a prompt get the same scale."""
+        """The largest probability of the prompt's predictions, which sets the scale of all its bars."""
         said = [example for answers in self.answers.values() for _, example in answers]
         return max((word.probability for example in said for word in example.top), default=0.0) or 1.0
 

@@ -20,9 +20,9 @@ LONGEST_UNIT = 5
 
 
 def results_table(results: Results) -> RenderableType:
-    """The first metrics of each group and the costs, for every method. The best of a column is bold and has a star.
+    """For every method, the first metrics of each group and the costs. A column's best value is bold and has a star.
 
-    If the methods generated texts, the metrics of the first decoding follow. The page has all decodings.
+    If the methods generated texts, metrics of the texts of the first decoding follow. The HTML page has all decodings.
     """
     measured = main_table(results)
     title = f"{results.task} (version {results.task_version})"

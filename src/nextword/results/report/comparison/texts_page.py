@@ -63,12 +63,12 @@ class DecodingSection:
     vote_titles: str
     """Titles of the metrics of the ranking."""
     glossary: tuple[GlossaryEntry, ...]
-    """Explanations of the metrics without a column."""
+    """Explanations of the metrics that have no column in the table with one row per method."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """The decodings under one heading."""
+    """The decodings that share a heading in the report."""
 
     anchor: str
     sheet: Sheet
@@ -90,7 +90,7 @@ class TextsReading:
     prompt: str
     kind: str
     beside: bool
-    """Whether the prompt is a document, which is shown next to the texts."""
+    """Whether the prompt is shown next to the texts, because it is a whole document."""
     writings: tuple[tuple[str, WrittenExample], ...]
     """Texts with their titles (decoding and, if needed, whether there was a prompt)."""
 
@@ -203,7 +203,7 @@ def frequency_groups(results: Results, methods: Sequence[ReportedMethod]) -> str
 
 
 def units_of_groups(results: Results) -> list[str]:
-    """The units of the shares. They name the source of the frequencies."""
+    """The units of the shares. A unit says in which text the token frequencies were counted."""
     measures = (measure for texts in results.texts.values() for key, measure in texts.measures.items() if key in GROUPS)
     return list(dict.fromkeys(formats.unit_name(measure.unit) for measure in measures))
 
