@@ -36,10 +36,12 @@ LENGTHS: dict[str, Sequence[int]] = {"quick": (1, 6, 17), "thorough": (1, 6, 17,
 """Default lengths of random texts."""
 
 FEWER_LENGTHS = (1, 17)
-"""Lengths in a quick check of a model without our head, which may be large; each needs two dozen passes or more."""
+"""Lengths in a quick check of a model without a nextword head. Each length needs two dozen passes or more, and the
+model may be large."""
 
 SHORT_LENGTHS = (1, 6)
-"""Lengths in a quick check of a large model with our head, which the check reads token by token in every mode."""
+"""Lengths in a quick check of a large model with a nextword head, which the check reads token by token in every
+mode."""
 
 _LARGE = 50_000_000
 """Number of parameters from which a model counts as large: one pass then takes seconds on two CPU cores."""
@@ -61,21 +63,22 @@ def check(
 ) -> CheckReport:
     """Check that a model's next-word distributions are valid and consistent, in every mode of its head.
 
-    Every distribution must be finite and sum to one. It must be the same for every way of querying it, with and without
-    a KV cache. It may not depend on later tokens, other sequences or padding. In a conditioned model, it must depend on
-    the auxiliary text of its own sequence. Training mode and random state are restored. Details: ``docs/checker.md``.
+    Every distribution must be finite and sum to one. All methods must return the same probabilities, with and without a
+    KV cache. A distribution may not depend on later tokens, other sequences or padding. In a conditioned model, it must
+    depend on the auxiliary text of its own sequence. The check restores the model's training mode and torch's random
+    state. Details: ``docs/checker.md``.
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other transformers model, with or
             without adapters; the folder, GGUF file or hub name of a model; or, with ``vocabulary``, any scorer.
         texts_or_ids: Texts or token ids to check in addition to random tokens. An encoder-decoder model gets each text
             as both source and target. A conditioned model gets a random auxiliary text with each.
-        tokenizer: Tokenizer of the texts. The check also tests whether it gives different texts the same tokens. None
-            for a folder, which has its own tokenizer.
+        tokenizer: Tokenizer of the texts. The check also tests whether the tokenizer gives different texts the same
+            tokens. None if ``model`` is a folder, which has its own tokenizer.
         seed: Seed of the random tokens.
-        lengths: Lengths of the random texts. None: 1, 6 and 17, and in a thorough check also 64. A quick check uses
-            only 1 and 17 for a model without our head, and only 1 and 6 for a large model with our head. A model with
-            our head is checked on a batch of three sequences for each length.
+        lengths: Lengths of the random texts, in tokens. None: 1, 6 and 17, and in a thorough check also 64. A quick
+            check uses only 1 and 17 for a model without a nextword head, and only 1 and 6 for a large model with one. A
+            model with a nextword head is checked on a batch of three sequences for each length.
         max_length: Maximum number of tokens of each given text; the check truncates longer texts.
         vocabulary: Vocabulary size. Give it if ``model`` is a scorer: a function of prefixes, or an object with more
             methods (``nextword.checking.audit.scorer.Scorer``).
@@ -116,7 +119,7 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check`` with a progress function. Before each property it gets the property's name and the finished share."""
+    """``check`` with a function ``progress``, called before each property with its name and the finished share."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
@@ -230,7 +233,7 @@ def _as_it_was(model: Any) -> Iterator[None]:
 # -- What a tokenizer loses: if two texts have the same tokens, bits per byte counts bytes that cost no bits.
 
 ONLY_FOR = "bits per byte"
-"""The only measure that is wrong if a tokenizer loses text; token probabilities are still correct."""
+"""Name of the only measure that is wrong if a tokenizer loses text; token probabilities are still correct."""
 
 
 def _without_accents(text: str) -> str:
@@ -250,11 +253,11 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     """Test whether a tokenizer distinguishes texts that differ in white space, accents, emoji and so on.
 
-    A text that decodes to another text is not a loss by itself, because decoding may drop a space. The tokenizer loses
-    text if two texts have the same tokens, because the difference between them then costs no bits.
+    If a text decodes to a different text, the tokenizer has not necessarily lost text, because decoding may drop a
+    space. It has lost text if two texts have the same tokens, because the difference between them then costs no bits.
 
     Returns:
-        A row, which never fails a check, and if text is lost a finding that concerns only bits per byte.
+        A row, which never fails a check, and if the tokenizer loses text, a finding that concerns only bits per byte.
     """
     try:
         lost, changed = _lost(tokenizer)

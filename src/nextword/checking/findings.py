@@ -27,13 +27,14 @@ class CheckRow:
     Args:
         name: Short name.
         meaning: Statement that is true if the property passed.
-        worst: Largest deviation. It is infinite if a number is missing or the call raised an exception. None if the
-            property does not apply.
+        worst: Largest deviation from the property. Infinite if a number is missing or the call raised an exception.
+            None if the property does not apply.
         tolerance: Largest deviation that passes.
         where: Mode, text and variant of the largest deviation, or the reason why the property does not apply.
         look_at: Advice for a failure.
         error: The exception that was raised, if any.
-        only_for: The only measure that a deviation affects. Empty for a fault of the distribution.
+        only_for: Name of the only measure that a failure affects, such as bits per byte. Empty if the distribution is
+            wrong.
     """
 
     name: str
@@ -76,9 +77,10 @@ class Finding:
         sentence: Description of the fault and of its worst case.
         amount: Deviation in the worst case.
         tolerance: Largest deviation that passes.
-        texts: Token ids of the smallest texts that show the fault.
-        shown: Description of the fault on these texts.
-        only_for: The only measure that the fault affects. Empty for a fault of the distribution, which fails the check.
+        texts: Token ids of the smallest texts found that show the fault.
+        shown: Description of the fault on ``texts``.
+        only_for: Name of the only measure that the fault affects, such as bits per byte. Empty if the distribution is
+            wrong, which fails the check.
     """
 
     fault: str
@@ -100,12 +102,12 @@ class CheckReport:
 
     Args:
         model: Class of the backbone.
-        head: Spec of the head. Empty for a model without our head.
+        head: Spec of the head. Empty for a model without a nextword head.
         dtype: Precision of the model.
         rows: One row per property.
         conditioner: Spec of the conditioner. None if the model has no conditioner.
         findings: The faults, each with the smallest input that shows it. Faults that cause others come first.
-        power: Sentences about the smallest faults that the check detects.
+        power: Sentences that say how small a fault the check detects, and how often it misses one.
     """
 
     model: str

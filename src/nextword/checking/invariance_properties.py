@@ -1,4 +1,4 @@
-"""Properties that compare two runs whose results must be equal."""
+"""Properties that compare two calls of the model whose answers must be equal."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _SEPARATED = 0.01
-"""Minimum change of the answers with which a model counts as supporting packing."""
+"""A model counts as supporting packing if restarted position ids change its answers by more than this share of the
+change that another text in the row causes."""
 
 
 def _positions_said(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -112,10 +113,10 @@ POSITIONS = (
 # -- Properties of conditioned models: the auxiliary text changes the answers, and padding around it does not.
 
 _MISSED = 1.0
-"""Deviation reported for a sequence that does not change although it must."""
+"""Deviation that is reported if answers about a sequence stay the same although its auxiliary text changes."""
 
 _FAR = 100.0
-"""Factor by which the values at padding are larger than real states."""
+"""Factor by which the test's values at padding are larger than real encoder states."""
 
 
 def _dependence(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -139,7 +140,7 @@ def _with_other_texts(case: Case) -> Batch:
 
 
 def _differs(a: NextToken, b: NextToken) -> Tensor:
-    """Positions at which two distributions differ, in probabilities or in the components' contributions.
+    """Positions at which ``a`` and ``b`` differ, in probabilities or in the components' contributions.
 
     Contributions are needed because an untrained partition gives its tokens the same scores as the softmax.
     """

@@ -17,7 +17,7 @@ from nextword.runtime.devices import device_of, weight_of
 # -- Random auxiliary texts for a conditioned model.
 
 _ROOM = 8
-"""Number of positions of an encoder that stay free, for padding and before the first token (RoBERTa has two)."""
+"""Number of an encoder's positions that texts leave free, for padding and before the first token (RoBERTa has two)."""
 
 _MORE_WORDS = 2
 """Number of additional decoder tokens of an auxiliary text, so that a mix-up with encoder tokens is detected."""
@@ -201,7 +201,7 @@ class ProbeSample:
         return mixed
 
     def only(self, *kept: int) -> ProbeSample:
-        """The sample with some of the sequences."""
+        """The sample with only the sequences of these indices."""
         sources = None if self.sources is None else tuple(self.sources[index] for index in kept)
         auxiliary = None if self.auxiliary is None else tuple(self.auxiliary[index] for index in kept)
         return replace(self, rows=tuple(self.rows[index] for index in kept), sources=sources, auxiliary=auxiliary)
@@ -269,7 +269,7 @@ class ProbeWords:
         return made
 
     def text(self, length: int) -> Tensor:
-        """A random text in which about half of the tokens recur, so that a memory changes the answers."""
+        """A random text in which about half of the tokens recur, so that heads that copy tokens change the answers."""
         pool = self.ordinary[torch.randperm(len(self.ordinary), generator=self._generator)[: max(2, length // 2)]]
         return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
 

@@ -42,9 +42,9 @@ def compared(
     batch: Batch,
     kept: Bool[Tensor, "B_T"] | None = None,
 ) -> Deviation:
-    """Deviation of answers from the expected answers, with the position and token of the largest difference.
+    """Deviation of ``found`` from ``expected``, with the position and token of the largest difference.
 
-    The answers are log-probabilities of a batch, or of its ``kept`` positions.
+    Both are log-probabilities at all positions of ``batch``, or at its ``kept`` positions.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):
@@ -62,13 +62,13 @@ def compared(
 
 
 def answers_about(reader: Reader, sample: ProbeSample, own: int) -> Float[Tensor, "N K"]:
-    """The answers about one sequence of a sample."""
+    """The log-probabilities of sequence ``own`` of a sample."""
     batch = sample.batch()
     return reader.log_probs(batch)[batch.row == own]
 
 
 def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> Float[Tensor, "n 2"]:
-    """For each row, the largest difference of probabilities and its token."""
+    """For each row, the largest difference between probabilities in ``found`` and ``expected``, and its token."""
     moved = (found.double().exp() - expected.double().exp()).abs().nan_to_num(nan=torch.inf)
     most, token = moved.max(1)
     return torch.stack([most, token.double()], 1)
@@ -111,7 +111,7 @@ class Property:
         of_the_cache: Whether the property is about continuing from a cache. If the backbone itself gives other scores
             with its cache (Mamba in chunks), the head cannot be judged.
         limit: Largest deviation that passes, if it does not depend on the precision.
-        in_single: Whether transformers computes a part of it in float32 even in a float64 model.
+        in_single: Whether transformers computes a part of the compared numbers in float32 even in a float64 model.
         exact: Function that returns the rounding error of a correct answer for a reader and a text. It replaces the
             tolerances by precision.
     """
@@ -139,7 +139,7 @@ class Property:
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
 
     def most(self, precision: torch.dtype) -> float:
-        """Maximum deviation that rounding of the backbone can excuse."""
+        """Largest deviation that may be due to rounding of the backbone, for a model of this precision."""
         return LIMIT.get(self._format(precision), LIMIT_IN_HALF)
 
     def _format(self, precision: torch.dtype) -> torch.dtype:
@@ -159,11 +159,12 @@ EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
 EXACT_IN_HALF = 1e-2
 
 LIMIT = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Maximum deviation that rounding of the backbone can excuse, by precision."""
+"""Largest deviation that may be due to rounding of the backbone, by precision."""
 LIMIT_IN_HALF = 0.3
 
 SHARE_OF_ROUNDING = 8.0
-"""Factor by which a head may deviate more than the backbone alone, because it sums and divides rounded numbers."""
+"""Factor by which a head's answers may deviate more than those of the backbone alone, because the head sums and divides
+rounded numbers."""
 
 
 # -- Measuring a property in every mode on every sample. The worst result is kept.
@@ -171,7 +172,7 @@ SHARE_OF_ROUNDING = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The deviation that exceeds its tolerance most, with its reader and its texts."""
+    """The deviation with the largest ratio to its tolerance, with its reader and its texts."""
 
     found: Deviation
     reader: Reader
@@ -179,12 +180,12 @@ class Worst:
 
     @property
     def said(self) -> str:
-        """Variant, position and numbers, if available."""
+        """The variant, position and numbers of the deviation, as far as they are known."""
         return ": ".join(part for part in (self.found.variant, self.found.at) if part) or self.where
 
     @property
     def where(self) -> str:
-        """Mode, text and variant, in one line."""
+        """Mode, text and variant of the deviation, in one line."""
         return ", ".join(part for part in (self.reader.name, self.case.sample.name, self.found.variant) if part)
 
 
@@ -199,7 +200,7 @@ def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | 
 def worst_of(
     one: Property, readers: Sequence[Reader], cases: Sequence[Case], allowed: Callable[[Reader], float] = lambda _: 1.0
 ) -> Worst | None:
-    """The worst deviation of a property, relative to each reader's tolerance. None if there was nothing to compare."""
+    """The deviation of property ``one`` with the largest ratio to its reader's tolerance. None: nothing to compare."""
     worst, most = None, -1.0
     for reader in readers:
         unit = allowed(reader)

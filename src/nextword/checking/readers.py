@@ -23,7 +23,7 @@ class Reader:
     """Reads a model's distribution in one of the modes of its head. Answers do not include padding."""
 
     lag = 0
-    """1 if an answer is about the observed token, which is one position after that of the distribution. Otherwise 0."""
+    """1 if answers score only the observed token, whose position is one after that of the distribution. Otherwise 0."""
 
     def __init__(self, model: Any, mode: str) -> None:
         self.model = model
@@ -109,7 +109,7 @@ class BackboneReader(Reader):
 
 
 def magnification(reader: Reader, batch: Batch) -> float:
-    """How much more a head's answers change than the backbone's if the input embeddings change slightly; at least 1.
+    """Change of a head's answers, divided by that of the backbone's, if embeddings change slightly; at least 1.
 
     A cache head compares states that have a large norm and are similar to each other. So rounding of the states changes
     its answers more than the answers of the backbone.
@@ -149,7 +149,7 @@ def accepts(model: Any, name: str) -> bool:
 
 
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Arguments of a call for decoder positions ``start`` to ``end``, if a cache has the earlier positions.
+    """Arguments of a model call for decoder positions ``start`` to ``end``, given a cache with the earlier positions.
 
     Auxiliary texts are passed only in the first call. Later calls must find them in the cache.
     """
@@ -200,10 +200,10 @@ def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tenso
 
 
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Largest difference of two sets of log-probabilities, relative to the row's largest if that is above 1.
+    """Largest difference of log-probabilities ``a`` and ``b``, divided by the row's largest absolute value if above 1.
 
-    It is relative to the row, because rounding is proportional to the spread of scores that are normalised together. If
-    a value is ``-inf`` or NaN on only one side, the deviation is infinite. On both sides, it is not a deviation.
+    The division is needed because rounding is proportional to the spread of scores that are normalised together. If a
+    value is ``-inf`` or NaN in only one of ``a`` and ``b``, the result is infinite. In both, it does not count.
     """
     return max(_deviation(*block) for block in in_blocks(a, b))
 

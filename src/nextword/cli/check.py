@@ -39,8 +39,8 @@ def check(
 ) -> None:
     """Check that a language model's probabilities are consistent.
 
-    They must sum to one, must not depend on later tokens, and must be the same with and without the KV cache, alone and
-    in a batch. Any transformers model can be checked.
+    Probabilities must sum to one, must not depend on later tokens, and must be the same with and without the KV cache,
+    and alone and in a batch. Any transformers model can be checked.
 
     Exit code 1 means that a fault was found, and 2 that something could not be tested.
     """
@@ -75,7 +75,7 @@ def check(
 
 
 def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None]:
-    """The model to check, or lm-eval's wrapper; its tokenizer; and the vocabulary size, but only for a wrapper."""
+    """The model to check, or lm-eval's wrapper of a model; its tokenizer; and for a wrapper, the vocabulary size."""
     if lm_eval is not None:
         from nextword.checking.audit.scorer import open_lm_eval
 
@@ -88,7 +88,7 @@ def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None
 
 
 def _short(result: CheckReport) -> RenderableType:
-    """The table of properties, with one line each. The properties that failed or were not checked follow."""
+    """The table of properties, one per line. Below it, explanations of those that failed or were not checked."""
     from rich.console import Group
     from rich.text import Text
 

@@ -74,9 +74,10 @@ class SampleOptions(Settings):
     out: Path | None = None
     """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Also write, for each token, the share of each component, and the positions with the largest shares."""
+    """Also write, for each token, the share of its probability from each component, and the positions with the largest
+    shares."""
     positions: int = 3
-    """Number of positions listed per token with --sources."""
+    """With --sources: number of positions per token."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
     """Add the log-probabilities of each prompt's first reference."""
 

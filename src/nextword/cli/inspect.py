@@ -62,11 +62,11 @@ class PageOptions(Settings):
     out: Annotated[Path, typer.Option(metavar="FILE")] = Path("inspection.html")
     """File for the page."""
     traces: Annotated[list[Path] | None, typer.Option("--json", metavar="FILE")] = None
-    """File for the trace as JSON. 'nextword inspect' can read it instead of a model. Give one per model."""
+    """File for the trace as JSON, one per model. 'nextword inspect' can read this file instead of a model."""
     candidates: Annotated[int, typer.Option(min=1)] = 10
     """Number of most probable tokens shown at each position."""
     positions: Annotated[int, typer.Option(min=0)] = 8
-    """Number of positions shown per token. They are those with the largest shares of its probability."""
+    """Number of positions shown per token: those with the largest shares of the token's probability."""
 
 
 @plain_errors
@@ -117,7 +117,7 @@ def _is_trace(model: str) -> bool:
 
 
 def _text_of(file: Path, option: str) -> str:
-    """The content of a file. For ``--text`` the final newline is kept; for the other texts it is removed."""
+    """The content of a file, without its final newline unless ``option`` is ``--text``."""
     from nextword.runtime.corpora.packed import plain_text
 
     text = plain_text(file.expanduser(), option)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
-"""If a folder has one of these files, it counts as a model, even if it is incomplete."""
+"""Names of files. A folder with one of these files counts as a model, even if the model is incomplete."""
 
 
 class ScoreOptions(ScoreSettings):
@@ -169,7 +169,7 @@ def _stored_test(states: Path, settings: ScoreOptions) -> tuple[GivenTexts, list
 
 
 def _expect_nothing_else(texts: list[str], fields: dict[str, str], settings: ScoreOptions) -> None:
-    """Raise ValueError if texts or windows are given in addition to stored states, which have their own texts."""
+    """Raise ValueError if texts or windows are given together with stored states, which have their own texts."""
     given = {
         "DATA": texts,
         "--field": fields,

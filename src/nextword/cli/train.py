@@ -58,7 +58,7 @@ class TrainOptions(Settings):
 
 
 OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "encoder", "seed"}
-"""Options that set a key of the recipe."""
+"""Names of the options that set a key of the recipe."""
 
 
 @plain_errors

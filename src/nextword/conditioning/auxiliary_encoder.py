@@ -16,7 +16,7 @@ from nextword.runtime.pretrained import MINILM, encoder_location, unreadable_exp
 from nextword.settings.registry import did_you_mean
 
 _SAMPLED = 4096
-"""How many numbers of each weight go into the fingerprint."""
+"""Number of elements of each weight that the fingerprint depends on."""
 
 POOLER = "pooler."
 """Prefix of the pooling layer's parameters in BERT and similar models; nextword does not use this layer."""
@@ -120,17 +120,17 @@ def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
 
 
 def fingerprint(encoder: torch.nn.Module) -> str:
-    """Returns a short checksum of an encoder's weights: their names, shapes, and some of their numbers in bfloat16.
+    """Returns a short checksum of an encoder's weights: of their names, their shapes, and some elements in bfloat16.
 
-    In bfloat16, because the checksum must be the same for float32 weights. The pooling layer is left out: nextword does
-    not use it, and not every encoder has one.
+    Elements are converted to bfloat16, so that weights in float32 and bfloat16 have the same checksum. The pooling
+    layer is left out: nextword does not use it, and not every encoder has one.
     """
     return fingerprint_of(sorted(encoder.named_parameters()))
 
 
 @torch.no_grad()
 def fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """The same checksum of weights by name, in the order of their names."""
+    """The checksum of ``fingerprint``, for weights by name, in the order of their names."""
     digest = hashlib.sha256()
     for name, weight in weights:
         if name.startswith(POOLER):
@@ -143,7 +143,7 @@ def fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def comparable_fingerprint(model: torch.nn.Module) -> str | None:
-    """Returns the same checksum, or None if it cannot be compared: for float16 or meta-device weights."""
+    """Returns the model's ``fingerprint``, or None if it cannot be compared, as for float16 or meta-device weights."""
     weights = list(model.parameters())
     # float16 rounds differently from bfloat16
     if any(weight.dtype == torch.float16 or weight.is_meta for weight in weights):

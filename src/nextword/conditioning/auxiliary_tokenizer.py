@@ -1,4 +1,4 @@
-"""Tokenises auxiliary texts into tokens of the encoder, and the same text into tokens of the decoder."""
+"""Tokenises auxiliary texts into tokens of the encoder, and for heads that copy also into tokens of the decoder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENCODER_TOKENIZER = "encoder_tokenizer"
 """Name of the folder with the encoder's tokenizer, in a conditioned model's folder or beside it."""
 
 _UNLIMITED = 2**20
-"""Tokenizers without a limit report a larger ``model_max_length`` than this."""
+"""A tokenizer whose ``model_max_length`` is larger than this has no limit."""
 
 
 class AuxiliaryTokenizer:
@@ -34,7 +34,7 @@ class AuxiliaryTokenizer:
     Args:
         encoder: Tokenizer of the auxiliary encoder, or the encoder as in ``attach``: a folder, a hub name, or "minilm".
         tokenizer: Tokenizer of the decoder, needed by heads that copy from the auxiliary text (``softmax+ce``, ``pg``).
-            Then both must be fast tokenizers, which return character offsets. None: no source tokens.
+            With it, both tokenizers must be fast tokenizers, which return character offsets. None: no source tokens.
         max_length: Longest auxiliary text in tokens, including special tokens; None: the limit of the encoder's
             tokenizer. Longer texts are truncated, with a warning once.
 
@@ -97,7 +97,7 @@ class AuxiliaryTokenizer:
         return BatchEncoding({name: stacked(found, FILL[name]) for name, found in rows.items()})
 
     def rows(self, texts: Sequence[str]) -> dict[str, list[list[int]]]:
-        """Returns the same inputs without padding and mask, as columns of a data set."""
+        """Returns the inputs of ``__call__`` without padding and mask, as columns of a data set."""
         self._expect_texts(texts)
         made: Any = self.encoder(
             list(texts),

@@ -39,7 +39,7 @@ class ConditionerConfig(SpecSettings):
 
 
 def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
-    """Parses the arguments of a spec such as ``prefix:8`` into settings; error messages name the number by ``what``."""
+    """Parses the arguments of a spec such as ``prefix:8`` into settings; error messages call the number ``what``."""
     if not arguments:
         return {}
     if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
@@ -85,8 +85,8 @@ class Conditioner(nn.Module, ABC):
     """Base class of conditioners, which pass an encoder's states to a decoder: to its logits, layers or input.
 
     A subclass is in one file with its ``Config`` and is registered with ``@registry.register("name")``. ``read``
-    computes once everything that depends only on the auxiliary text. The result is stored beside the KV cache and
-    passed to the other methods at every step as ``kept``.
+    computes, once per text, everything that depends only on the auxiliary text. Its result is stored beside the KV
+    cache and passed to the other methods at every step as ``kept``.
 
     Args:
         config: The conditioner's settings.
@@ -119,7 +119,7 @@ class Conditioner(nn.Module, ABC):
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
         """Computes named tensors (B, ...) from the encoder's last hidden states, for use at every decoding step.
 
-        ``valid`` is False at padding; every row has at least one token.
+        ``valid`` is False at padding, and True for at least one token of each row.
         """
 
     def place_in(self, backbone: Any) -> None:

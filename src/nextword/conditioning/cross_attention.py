@@ -53,7 +53,7 @@ def _attention_of(layer: nn.Module) -> nn.Module | None:
 
 
 def prepare_layers(backbone: Any) -> None:
-    """Registers the hooks on all layers, once; they do nothing in a forward pass without the argument.
+    """Registers the hooks on all layers, once; they do nothing in a forward pass without the argument ``ARGUMENT``.
 
     Raises:
         ValueError: If the layers are not found.
@@ -85,7 +85,7 @@ def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """Returns the backbone's modules with parameters and the ``further`` modules, in the order of a forward pass."""
+    """Returns the backbone's modules that have parameters and the ``further`` modules, in the order of a pass."""
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]
@@ -118,7 +118,7 @@ class CrossAttentionConfig(ConditionerConfig):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate on the outputs of a block's attention and feed-forward layers."""
     tied: bool = False
-    """Whether a tied output layer stays tied to the input embedding; it is then trained together with it, because it is
+    """Whether a tied output layer stays tied to the input embedding; both are then trained, because the output layer is
     downstream of the blocks. False: the output layer is untied and trained separately (published)."""
     trains: Literal["new", "downstream", "decoder", "all"] = "downstream"
     """What is trained. ``new``: conditioner, head and an untied output layer (published); ``downstream``: also all

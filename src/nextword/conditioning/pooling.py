@@ -40,7 +40,7 @@ class PooledConfig(ConditionerConfig):
 
 
 def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: Pooling) -> Float[Tensor, "B E"]:
-    """Returns the mean or maximum over the ``valid`` tokens; special tokens count, padding does not."""
+    """Returns the mean or elementwise maximum of ``states`` over the ``valid`` tokens, which include special tokens."""
     if pooling == "max":
         return states.masked_fill(~valid[..., None], -torch.inf).amax(1)
     return states.masked_fill(~valid[..., None], 0.0).sum(1) / valid.sum(1, keepdim=True)
@@ -91,9 +91,9 @@ class LmHeadConditioner(PooledConditioner):
 
         z = [W U] [h_t; p] + b = W h_t + (U p + b)
 
-    The code computes the second form: ``U p + b`` once per auxiliary text, ``W h_t`` at every position. W is the
-    backbone's own output layer, untied from its input embedding, so heads, LoRA and quantisation work as usual. A
-    model's logit cap or scale applies to ``W h_t`` only.
+    The code computes the form on the right: ``U p + b`` once per auxiliary text, ``W h_t`` at every position. W is the
+        backbone's own output layer, untied from its input embedding, so heads, LoRA and quantisation work as usual. A
+        model's logit cap or scale applies to ``W h_t`` only.
 
     Effect: tokens related to the auxiliary text get a bias at all positions. Cost: V (D + E) parameters.
 

@@ -83,7 +83,7 @@ class FactorizedDistribution(NextToken):
         return mass.log_softmax(-1)
 
     def _class_mass(self) -> Float[Tensor, "N C"]:
-        """Log-mass of each class relative to the row's largest score, so that large scores lose no digits."""
+        """Log of each class's mass, relative to the row's largest score, so that large scores lose no digits."""
         scores = self._dense()
         scores = scores - scores.detach().amax(-1, keepdim=True)
         return torch.stack([of_class.logsumexp(-1) for of_class in self._split(scores)], -1)
@@ -95,7 +95,7 @@ class FactorizedDistribution(NextToken):
         return torch.split(scores[:, self.classes.order], list(self.classes.sizes), dim=-1)
 
     def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Log-probability of every token, given the class at each position.
+        """Log-probability of every token, given the class ``chosen`` at each position.
 
         ``-inf`` for tokens of other classes (eq. 7).
         """
@@ -120,7 +120,7 @@ class FactorizedDistribution(NextToken):
         return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """Share of the scores that are computed: for one token per position, those of its class."""
+        """Share of the scores that ``ids`` need. For one token per position, only its class's tokens are scored."""
         if not self._is_grouped(ids) or not len(ids):
             return super().share_scored(ids)
         counts = self.classes.counted(self.classes.token_class[ids[:, 0]])
@@ -198,7 +198,7 @@ class ClassDraw:
         return distribution.within(chosen)
 
     def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token directly, if no processor acts within its class; only that class is scored."""
+        """The token itself, for use if no logits processor acts within the chosen class; only this class is scored."""
         return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
@@ -274,7 +274,7 @@ class TokenClasses:
         return len(self.sizes)
 
     def counted(self, chosen: Int[Tensor, "N"]) -> list[int]:
-        """How often each class was chosen, with one GPU synchronisation; ``bincount`` would need three."""
+        """How often each class occurs in ``chosen``, with one GPU synchronisation; ``bincount`` would need three."""
         counts = chosen.new_zeros(self.count).scatter_add_(0, chosen, torch.ones_like(chosen))
         return counts.tolist()
 

@@ -101,7 +101,7 @@ class PointerMixture(NextToken):
     visible, the gate is 1.
 
     Args:
-        base: The generating distribution.
+        base: The distribution that the attention is mixed with.
         attention: Stored tokens with their attention scores (any constant may be added to a row).
         log_gate: ``log g`` at each position.
         log_rest: ``log (1 - g)`` at each position. It is separate from ``log_gate`` because computing one from the
@@ -159,7 +159,7 @@ class PointerMixture(NextToken):
         return self.base.stands_in_store() | in_store({self.name: self.attention})
 
     def _attended(self) -> CopyScores:
-        """The entries, with their share of the probability as mass."""
+        """The entries of the attention, each with its share of the whole probability as mass."""
         total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
         return self.attention.lowered(total - self.log_rest)
 

@@ -31,9 +31,9 @@ _OLD_METHODS = {
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    Methods about few tokens per position never make an (N, V) tensor: rows are computed in chunks that fit the memory
-    budget (``nextword.score_memory``). With gradients, chunks are recomputed in the backward pass. ``log_likelihood``,
-    which training calls, computes each chunk once.
+    Methods that return values of few tokens per position never make an (N, V) tensor: rows are computed in chunks that
+        fit the memory budget (``nextword.score_memory``). With gradients, chunks are recomputed in the backward pass.
+        ``log_likelihood``, which training calls, computes each chunk once.
 
     A subclass is final (its chunks are made by its own constructor). It implements ``_log_probs``, ``_log_prob``,
     ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and if it points at positions also
@@ -80,7 +80,7 @@ class NextToken(ABC):
         return self
 
     def relative(self) -> NextToken:
-        """Like ``computed``, but log-probabilities may be shifted by a constant per row, if that is cheaper."""
+        """Like ``computed``, but a constant may be added to the log-probabilities of each row, if that is cheaper."""
         return self.computed()
 
     @abstractmethod
@@ -93,7 +93,7 @@ class NextToken(ABC):
 
     @abstractmethod
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        """By component, log of its share of each token's probability (N, K)."""
+        """By component, log of the part of each token's probability that the component contributes (N, K)."""
 
     def _log_positions(self) -> dict[str, Tensor]:
         """By component that points at positions, log of the probability from each position (N, S)."""
@@ -145,12 +145,12 @@ class NextToken(ABC):
     ) -> tuple[Float[Tensor, "N K"], Float[Tensor, ""]]:
         """``log_prob(ids)`` without gradients, and ``sum_n term(log P(ids_n))`` with them, in the same pass.
 
-        For a loss that depends on few tokens per position: both cost what ``log_likelihood`` costs.
+        Use it for a loss that depends on few tokens per position: the cost is that of ``log_likelihood``.
 
         Args:
             ids: K tokens for each position.
-            term: Given log-probabilities of some positions (n, K) and the slice of these positions, returns a number
-                for each. It reads nothing else that has a gradient.
+            term: Function of the log-probabilities of some positions (n, K) and of the slice of these positions. It
+                returns a number for each of these positions, and reads no other tensor that has a gradient.
 
         Raises:
             ValueError: ``ids`` is not of shape (N, K), or a token is outside the vocabulary.
@@ -249,9 +249,9 @@ class NextToken(ABC):
     # such as ``softmax`` and ``cache``.
 
     def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
-        """For each component of the distribution, the share of each given token's probability that it contributes.
+        """For each component of the distribution, its contribution to the probability of each token in ``ids``.
 
-        The shares of a token sum to its probability.
+        The contributions (shares) to a token sum to its probability.
         """
         self._expect_rows(ids)
         return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
@@ -268,9 +268,9 @@ class NextToken(ABC):
     def token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
         """For each component that points at positions, the share of one token's probability from each position.
 
-        ``positions()`` covers all tokens; this method covers one token per row, so positions that hold another token
-        are zero. The sum over positions equals the token's share in ``sources``. ``positions_in`` names the text that
-        the positions belong to.
+        ``positions()`` is about all tokens, this method about the token of each row in ``ids``: positions with another
+        token are zero. The sum over positions equals the token's share in ``sources``. ``positions_in`` names the text
+        that the positions belong to.
 
         A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a token one
         score for all its positions. The token's probability is divided among these positions: evenly, or with local
@@ -295,7 +295,7 @@ class NextToken(ABC):
     def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
         """For each component that retrieves tokens from a datastore, the document and the position of each token.
 
-        The order is that of the K positions in ``positions`` and ``token_positions``.
+        Tokens are in the order of the K positions in ``positions`` and ``token_positions``.
         """
         return {}
 
@@ -310,7 +310,7 @@ class NextToken(ABC):
         return self.softmaxes() * self.vocab_size * 4
 
     def softmaxes(self) -> int:
-        """Number of sets of V scores in a row."""
+        """Number of sets of V scores that a row needs, such as K in a mixture of K softmaxes."""
         return 1
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:

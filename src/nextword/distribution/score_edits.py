@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class EditMode(ABC):
-    """How a new value changes a score: ``Replace`` or ``Add``."""
+    """How a new value changes the old score: ``Replace`` or ``Add``."""
 
     @abstractmethod
     def scores_of(
@@ -51,7 +51,7 @@ class EditMode(ABC):
     def standing(
         self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> Float[Tensor, "N K"]:
-        """The scores after this edit."""
+        """The scores of the tokens after this edit."""
 
 
 class Replace(EditMode):
@@ -193,7 +193,7 @@ class TokenLogitEdit(LogitEdit):
 
 @dataclass(frozen=True)
 class Rerank(LogitEdit):
-    """The best tokens are scored again by a separate query, then the best of the result by another query, and so on.
+    """The best tokens are scored again by a separate query, then the best tokens by these scores by another query, ...
 
     Source: Softmax-CPR, reranker partition R. A step takes its candidates from all scores after the previous step. Each
     candidate was either rescored before or was among the first ``sum of sizes`` tokens of the original scores, so one

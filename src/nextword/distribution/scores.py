@@ -83,13 +83,13 @@ class SoftmaxDistribution(NextToken):
         return self._whole(fused_backward)[0]
 
     def with_product(self, product: Float[Tensor, "N V"]) -> SoftmaxDistribution:
-        """The same distribution with ``vocabulary(states)`` given; the first call uses ``product`` and destroys it."""
+        """The same distribution with ``product`` as ``vocabulary(states)``; the first call overwrites ``product``."""
         changed = copy(self)
         changed._product = product
         return changed
 
     def beside(self, stored: Mapping[str, Stored]) -> SoftmaxDistribution:
-        """The same distribution with further entries, all normalised together."""
+        """The same distribution with the further entries ``stored``, all normalised together."""
         changed = copy(self)
         changed.stored = self.stored | dict(stored)
         return changed
@@ -140,7 +140,7 @@ class SoftmaxDistribution(NextToken):
     def _at(
         self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-mass of tokens and log of the normaliser, both minus the row's largest score, and that score."""
+        """Log of the mass of tokens and of the normaliser, both minus the row's largest score, and that score."""
         at_ids, total, dense_peak = softmax_at_(self._edited(fused_backward)[0], ids, fused_backward, self.columns)
         stored = self._entries()
         peak = _common_peak(dense_peak, stored)
@@ -202,7 +202,7 @@ def _added_(log_probs: Float[Tensor, "N V"], stored: Mapping[str, CopyScores]) -
 
 
 def in_one_product(parts: Sequence[NextToken], fused_backward: FusedBackward | None = None) -> list[NextToken]:
-    """The same distributions; the products of softmaxes over one vocabulary are computed together.
+    """The distributions ``parts``; the products of softmaxes over one vocabulary are computed together.
 
     Each product is used by the first call to its distribution; a second call computes it again.
     """
@@ -270,7 +270,7 @@ class ComputedScores(NextToken):
         return log_prob
 
     def _by_edit(self, ids: Int[Tensor, "N K"]) -> Iterator[tuple[EditedTokens, Tensor]]:
-        """Each edit, latest first, with the log-probabilities of the tokens whose final score it set."""
+        """Each edit, latest first, with the log-probabilities of those tokens ``ids`` whose final score it set."""
         dense, untaken = self.dense.gather(1, ids), torch.ones_like(ids, dtype=torch.bool)
         for touched in reversed(self.touched):  # the latest change of a token is the one that stands
             changed = touched.holds(ids, self.vocab_size) & untaken

@@ -1,8 +1,8 @@
 """Sums over all rows, with gradients computed chunk by chunk in the forward pass.
 
-The gradient of a sum is that of its terms times one number, the incoming gradient of the backward pass. So each chunk
-of scores is computed, turned into gradients and freed before the next one; the backward pass only multiplies by this
-number.
+The gradient of a sum is the sum of the gradients of its terms, times one number: the incoming gradient of the backward
+pass. So each chunk of scores is computed, turned into gradients and freed before the next chunk. The backward pass only
+multiplies these gradients by the incoming gradient.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.functional.weight_gradient import FusedBackward, GradientCollector, deliver, first_order
 
 Compute = Callable[[slice, list[Tensor], FusedBackward | None], Tensor]
-"""Returns the sum over some rows, a scalar. Given: their slice; these rows of the row tensors; the pass to pass on to
-products and to functions that work in place, None where the graph may be traversed several times."""
+"""Function that returns the sum over some rows, a scalar. Its arguments: the slice of these rows; these rows of all row
+tensors; and the ``FusedBackward`` for products and functions that work in place, None if the graph may be traversed
+several times."""
 
 
 def sum_with_gradient(
@@ -35,8 +36,8 @@ def sum_with_gradient(
     """The sum of ``compute`` over all chunks.
 
     With gradients enabled, the gradient of each chunk is computed immediately and kept until the backward pass, which
-    only scales it. A second backward pass through the same graph computes it again. For a shared weight (V, D) the
-    smaller of its gradient and the gradient's two factors is kept.
+    only scales it. A second backward pass through the same graph computes the gradients again. For a shared weight (V,
+    D), either its gradient or the gradient's two factors are kept, whichever is smaller.
 
     For float16, gradients must include the loss scale, which is known only in the backward pass, so chunks are computed
     again there.
@@ -89,7 +90,7 @@ class _SumWithGradient(torch.autograd.Function):
 
 @contextmanager
 def _same_random_numbers(cpu_state: Tensor, device_states: tuple[list[int], list[Tensor]]) -> Iterator[None]:
-    """Within this block, random generators start from these states; needed for an output layer with dropout."""
+    """In this block, random generators start from these states, as an output layer with dropout needs."""
     devices, states = device_states
     with torch.random.fork_rng(devices):
         torch.set_rng_state(cpu_state)
@@ -98,7 +99,7 @@ def _same_random_numbers(cpu_state: Tensor, device_states: tuple[list[int], list
 
 
 class _Gradients(NamedTuple):
-    """Gradients of the rows and of what is shared; None for what has none."""
+    """Gradients of the row tensors and of the shared tensors; None for a tensor without a gradient."""
 
     rows: list[Tensor | None]
     shared: list[GradientCollector | None]
@@ -147,8 +148,9 @@ def _address(tensor: Tensor) -> int:
 # determines the number of rows in a chunk.
 
 _CPU_BUDGET = 128 * 2**20
-"""Bytes of dense scores in memory at once on a CPU. In a product with few states, each state takes longer (for GPT-2
-small on two cores, a third longer with 100 states than with 400). A larger budget saves little time."""
+"""Bytes of dense scores in memory at once on a CPU. With a smaller budget, products have fewer states, and each state
+takes longer (for GPT-2 small on two cores, a third longer with 100 states than with 400). A larger budget saves little
+time."""
 
 _SUM_BUDGET = 64 * 2**20
 """The same budget for sums in training, where no other large tensor is in memory and a smaller product is fast
@@ -207,10 +209,10 @@ def _free_memory(device: torch.device) -> int:
 def sum_chunks(
     rows: int, row_bytes: int, weight_bytes: int, device: torch.device, columns: VocabShard = ALL_COLUMNS
 ) -> list[slice]:
-    """Slices for a sum over rows whose gradient adds up in a weight of ``weight_bytes`` bytes.
+    """Slices for a sum over rows whose gradients are added up in the gradient of a weight of ``weight_bytes`` bytes.
 
-    Every slice reads the weight and writes its gradient. Therefore slices of few rows are slow, especially if the
-    weight is large. If all rows together take no more memory than the weight, there is one slice.
+    For every slice, the whole weight is read and its whole gradient is written. Therefore slices of few rows are slow,
+    especially if the weight is large. If all rows together take no more memory than the weight, there is one slice.
     """
     if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
         return row_chunks(rows, row_bytes, device, columns)

@@ -14,10 +14,10 @@ from nextword.functional.inplace import overwrite_
 from nextword.functional.probability import log_add_exp, masked_logsumexp
 
 _FEW_IDS = 8
-"""Up to this many ids per position, comparing them with the stored ids is cheaper than scattering entries over V."""
+"""Up to this many ids per position, comparing the ids with the stored ids is cheaper than scattering entries over V."""
 
 _SHARE_LOOKED_UP = 0.25
-"""From this ratio of entries to vocabulary size, sorting entries costs more than a pass over the vocabulary."""
+"""Ratio of entries to vocabulary size above which sorting the entries costs more than a pass over the vocabulary."""
 
 TextRead = Literal["text", "source", "store"]
 """Text that positions belong to: the decoder's own sequence, the source, or a datastore."""
@@ -91,7 +91,7 @@ class CopyScores:
     def relative(self) -> tuple[CopyScores, Float[Tensor, "N"]]:
         """The same entries with each position's largest score subtracted, and that largest score.
 
-        Differences of two large masses would lose digits.
+        Without the subtraction, differences of two large masses would lose digits.
         """
         peak = self.peak()
         peak = peak.masked_fill(peak == -torch.inf, 0.0)  # nothing visible
@@ -111,11 +111,11 @@ class CopyScores:
         return torch.nn.functional.pad(scores, (self.first_position, 0), value=-torch.inf)
 
     def holding(self, ids: Int[Tensor, "N"]) -> CopyScores:
-        """The same entries; each position sees only those that hold its token in ``ids``."""
+        """The same entries, but each position sees only the entries with its token in ``ids``."""
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
     def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
-        """Divides ``log_mass`` among the entries that hold each position's token, in proportion to their mass."""
+        """Divides each position's ``log_mass`` among the entries with its token in ``ids``, by their masses."""
         entries = self.holding(ids)
         held = entries.any_visible()[:, None]
         total = torch.where(held, entries.log_mass()[:, None], 0.0)
@@ -196,8 +196,8 @@ class CopyScores:
 class Retrieved(CopyScores):
     """Retrieved entries: each position has K entries of its own, which a search found.
 
-    They are used like other entries: ``PointerMixture`` mixes them with any distribution by a gate, and
-    ``SoftmaxDistribution`` normalises them together with its own scores. Use ``Retrieved.of`` to make them.
+    Retrieved entries are used like other entries: ``PointerMixture`` mixes them with any distribution by a gate, and
+        ``SoftmaxDistribution`` normalises them together with its own scores. Make them with ``Retrieved.of``.
 
     Args:
         stands: Document of each entry's token, and the position within the document.

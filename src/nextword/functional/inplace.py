@@ -23,7 +23,7 @@ def softmax_at_(
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """The scores of K tokens per row, and the log-sum-exp of the row. Destroys ``scores``.
 
-    The exponentials overwrite the scores. Both results are relative to the row's largest score.
+    The exponentials overwrite the scores. Both results are relative to the row's largest score, the peak.
 
     Args:
         scores: Dense scores that are not used elsewhere; each row has a finite score. Afterwards they hold
@@ -77,7 +77,7 @@ class _SoftmaxAt(torch.autograd.Function):
 
 
 _IN_CACHE = 1 << 20
-"""Count of numbers that stay in the processor's cache between two passes."""
+"""Number of elements that stay in the processor's cache between two passes over them."""
 
 
 def log_softmax_(scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
@@ -112,7 +112,7 @@ def overwrite_(
 
     Args:
         scores: Dense scores that are not used elsewhere.
-        ids: Tokens to overwrite; those present in a row must differ, or agree in value.
+        ids: Tokens to overwrite. If a token is present twice in a row, its values must be equal.
         values: New scores.
         present: True for tokens to overwrite.
         fused_backward: If given, the gradient of the result is turned into that of ``scores`` in place; None: the

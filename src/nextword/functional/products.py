@@ -90,7 +90,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 _COLUMNS = 1024
-"""Rows of a weight that are multiplied at once."""
+"""Number of rows of a weight that are multiplied at once."""
 
 
 def _in_blocks(states: Tensor, weight: Tensor) -> bool:
@@ -122,8 +122,9 @@ def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
 class _GroupedProduct(torch.autograd.Function):
     """``states[g] @ weight[ids[g]].T`` for every group g.
 
-    A custom function, because autograd would make a (V, D) gradient for every group, and keep a copy of every picked
-    row. Here rows are picked again in the backward pass, and each group's gradient is added only to its rows.
+    This is a custom function, because autograd would make a (V, D) gradient for every group, and keep a copy of every
+    picked row. This function picks rows again in the backward pass, and adds each group's gradient only to the group's
+    rows.
     """
 
     @staticmethod
@@ -226,7 +227,7 @@ def picked_product(
 def _picked(weight: Tensor, ids: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, slice, Tensor]]:
     """Blocks of rows and columns of ``ids`` with the rows of the weight that they name (R, K, D).
 
-    Each lies in the memory of the one before it.
+    Each block reuses the memory of the previous block.
     """
     most, width = picked_at_once(weight.shape[1] * weight.element_size(), weight.device), ids.shape[1]
     rows, columns = max(1, most // max(1, width)), max(1, min(most, width))

@@ -53,7 +53,7 @@ class VocabShard:
     def writable(
         self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """For writing values at tokens: columns on this process, values, and which of them to write here."""
+        """To set ``values`` at tokens: this process's columns, the values, and which of them to write here."""
         return ids, values, present
 
     def read_by_all(self, tensor: Tensor) -> Tensor:

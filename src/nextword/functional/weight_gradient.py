@@ -1,7 +1,8 @@
 """The gradient of a weight that every product reads, accumulated in one tensor over the chunks of a sum.
 
-Autograd would make a new (V, D) tensor for each product and add them up; making it costs more than the addition. Here
-each product passes the two factors of its part to a collector, which multiplies them into one tensor.
+Autograd would make a new (V, D) tensor for each product and add up these tensors; making a tensor costs more than the
+addition. Here each product passes the two factors of its gradient to a collector, which adds their product to one
+tensor.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Factors(NamedTuple):
     """A part of the gradient of a weight (V, D), as the two factors whose product it is."""
 
     left: Float[Tensor, "_K N"]
-    """Gradients of scores; may be sparse."""
+    """Gradients of the scores (may be sparse)."""
     right: Float[Tensor, "N D"]
     """States."""
     blocks: list[tuple[slice, Int[Tensor, "_R"]]] | None = None
@@ -63,7 +64,7 @@ class GradientCollector:
         self._factors: list[Factors] = []
 
     def add(self, gradient: Tensor, *, shared: bool = False) -> None:
-        """Adds a gradient of autograd; one that is also read elsewhere (``shared``) is copied, not changed in place."""
+        """Adds a gradient made by autograd, which is copied first if it is also read elsewhere (``shared``)."""
         if self._total is not None:
             self._total.add_(gradient)
         else:
@@ -80,7 +81,8 @@ class GradientCollector:
     def compact(self, fraction_done: float) -> None:
         """Multiplies the factors, unless those of all rows together will take less memory than the gradient.
 
-        Once all rows are here (1), a gradient that is multiplied takes the precision of the weight.
+        If ``fraction_done`` is 1, all rows have been added; a multiplied gradient then gets the precision of the
+        weight.
         """
         if self._total is None and sum(part.numel for part in self._factors) <= self._shape.numel() * fraction_done:
             return
@@ -136,7 +138,7 @@ class FusedBackward:
     def __init__(self, weights: Sequence[Tensor] = ()) -> None:
         self._weights = list(weights)
         self.collectors = [GradientCollector(weight) for weight in weights]
-        """One for each weight."""
+        """The collectors, one for each weight."""
         self._used: list[Tensor] = []
         self._unused: list[Tensor] = []
 

@@ -1,4 +1,4 @@
-"""Cache language model: tokens stored from the recent history or from the source compete with the softmax."""
+"""Cache language model: tokens of the earlier text or the source, stored with states, compete with the softmax."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class CacheConfig(HeadConfig):
     """Share of the cache in a linear interpolation with the softmax. ``fitted``: a share of at most 0.03 that rarely
     changes the model's most likely token. None: softmax and cache are normalised together (eq. 3, published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
-    """Number of previous positions that are visible, across windows if a long text is scored or continued. None: all
-    positions of the current window."""
+    """Number of previous positions that the cache contains, also from earlier windows if a long text is scored or
+    continued. None: all positions of the current window."""
 
     def to_fine_tune(self) -> CacheConfig:
         """Settings for training: softmax and cache normalised together, at a temperature that fits the states."""
@@ -73,7 +73,7 @@ class CacheHead(Head):
 
     ``long`` sets the number of visible positions, which may be more than the backbone's window (TRIME's long-term
     memory) or fewer. Each position is stored once, with the state from the window that predicted its next token. A
-    start token begins a new document, which sees nothing of the previous document.
+    start token begins a new document, whose positions do not see the previous document.
 
     Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.
 
@@ -195,14 +195,14 @@ class CacheHead(Head):
 
 @dataclass(frozen=True)
 class LazyCopyScores:
-    """Entries of N positions before their scores (N, S) are made.
+    """Cache entries of N positions, whose scores (N, S) are not computed yet.
 
     Args:
-        ids: Token that each entry stands for, per sequence.
-        row: Which sequence each position belongs to, ascending.
+        ids: Token of each entry, per sequence.
+        row: Sequence index of each position, ascending.
         queries: Query vector of each position.
         keys: Key vector of each entry.
-        visible: Which entries each position may see.
+        visible: True for the entries that a position may see.
     """
 
     ids: Int[Tensor, "B S"]
@@ -225,7 +225,7 @@ class LazyCopyScores:
         return CopyScores(self.ids, self.row, scores, self.visible, self.first_position, self.stored, self.text)
 
     def scored(self) -> CopyScores:
-        """The entries with their scores (query times key), only for sequences that have positions here."""
+        """The entries with their scores (query times key), only for sequences that have positions in ``row``."""
         if not len(self.row):
             return self.with_scores(self.queries.new_zeros(0, self.keys.shape[1]))
         layout, rows = Layout(self.row, len(self.ids)).occupied()

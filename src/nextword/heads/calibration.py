@@ -38,8 +38,8 @@ class Optimum:
     Attributes:
         log_probs: Log-probability of each token under these settings, in nats.
         alone: Log-probability of each token under the distribution that the head adds to, such as the softmax.
-        silent: Settings under which the head adds nothing; None if it has no such settings.
-        curve: Settings that were tried, each with its nats per token.
+        silent: Settings under which the head has no effect; None if it has no such settings.
+        curve: Each tried setting with its loss, in nats per token.
     """
 
     settings: dict[str, Any]
@@ -50,7 +50,7 @@ class Optimum:
 
 
 class Calibration(ABC):
-    """Reads tokens once, then computes how likely they are under any settings.
+    """Reads held-out tokens once, then computes their likelihood under any settings of the head.
 
     ``Head.calibration`` makes one for one pass. Memory per token does not grow with the number of settings tried or of
     stored tokens. The result does not depend on the head's current settings.
@@ -58,7 +58,7 @@ class Calibration(ABC):
 
     @abstractmethod
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Keeps the statistics of K tokens at each position; returns their log-probabilities without stored tokens."""
+        """Keeps statistics of K tokens ``ids`` per position. Returns their log-probabilities without stored tokens."""
 
     @abstractmethod
     def optimum(self) -> Optimum:
@@ -80,8 +80,9 @@ PER_OCTAVE = 4
 """Number of temperatures computed per octave. Powers of two are among them."""
 
 _COLDER, _WARMER = 6, 5
-"""Octaves tried below and above the usual distance of a score from the largest score. At the lowest temperature, the
-nearest entry has all the mass; at the highest, all entries have the same mass."""
+"""Numbers of octaves of temperatures that are tried below and above the usual difference between a score and the
+largest score. At the lowest temperature, the nearest entry has all the mass; at the highest, all entries have the same
+mass."""
 
 _AT_ONCE = 1 << 20
 """Number of similarities per chunk of positions, small enough to stay in the processor's cache."""
@@ -90,7 +91,7 @@ _DIGITS, _ROUNDED = 4, 1e-3
 """Significant digits of chosen settings, and the relative change that this rounding may cause."""
 
 Parts = Callable[[Context], tuple[NextToken, Stored]]
-"""The two things a head mixes: a distribution, and stored tokens with their scores at temperature 1."""
+"""What a head mixes: a distribution, and stored tokens with their scores at temperature 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +102,10 @@ class Copies:
         alone: Log-probability under the distribution without stored tokens.
         normaliser: Log of the distribution's normaliser; 0 if no form needs it.
         peak: Largest stored score; 0 if no entry is visible.
-        gap: Largest stored score minus the largest one among entries that hold the token; inf if none holds it.
-        seen: Whether any entry is visible; if not, the distribution predicts alone.
-        hits: ``hits(t)`` less its largest term.
-        mass: ``mass(t)`` less its largest term.
+        gap: Largest stored score minus the largest score of an entry with the token; inf if no entry has it.
+        seen: Whether any entry is visible; if not, only the distribution is used.
+        hits: ``hits(t)`` minus its largest term.
+        mass: ``mass(t)`` minus its largest term.
     """
 
     alone: Float[np.ndarray, "N"]
@@ -119,9 +120,9 @@ class Copies:
 class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they are mixed with another distribution.
 
-    The weight is exact, because a mixture's likelihood is concave in it. The temperature is the best computed one,
-    refined between its neighbours. The head mixes by a weight (``interpolated``) or is jointly normalised (``joint``).
-    If it can do both, ``weight`` None means jointly normalised.
+    The weight is exact, because a mixture's likelihood is concave in the weight. The temperature is the best of those
+    computed, refined by interpolation between its neighbours. The head mixes by a weight (``interpolated``) or is
+    jointly normalised (``joint``). If it can do both, ``weight`` None means jointly normalised.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:
@@ -269,7 +270,7 @@ def _masses(scores: Float[Tensor, "N S"], temperatures: Float[Tensor, "G"]) -> F
 def _held_masses(
     entries: CopyScores, token: Int[Tensor, "N"], temperatures: Float[Tensor, "G"]
 ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N G"]]:
-    """``_masses`` of the few entries that hold a token, and how far their largest score lies below 0."""
+    """``_masses`` of the few entries with a token, and how far the largest of their scores is below 0."""
     row, column = entries.holding(token).visible.nonzero(as_tuple=True)
     scores = entries.scores[row, column]
     largest = scores.new_full((len(token),), -torch.inf).scatter_reduce(0, row, scores, "amax")

@@ -1,4 +1,4 @@
-"""The input of a head: states at the positions that count, earlier positions, and the source text."""
+"""The input of a head: states at the positions to predict from, earlier positions, and the source text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nextword.functional.probability import at_least_float32
 
 @dataclass(frozen=True)
 class Memory:
-    """The sequences so far, as kept between decoding steps.
+    """The sequences so far, as a head keeps them between decoding steps.
 
     Args:
         ids: Token at each position; negative if unknown (virtual tokens of prefix tuning).
@@ -36,7 +36,7 @@ class Memory:
     document: Int[Tensor, "B S"] | None = None
 
     def begins(self) -> Int[Tensor, "B S"]:
-        """First kept position of the document at each position; 0 if there is only one document."""
+        """For each position, the first kept position of its document; 0 if there is only one document."""
         position = torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
         if self.document is None:
             return torch.zeros_like(position)
@@ -44,7 +44,7 @@ class Memory:
         return position.masked_fill(continues, 0).cummax(1).values
 
     def keys(self, name: str) -> Keys:
-        """A stream to be compared with queries, in float32 or wider. A serving engine's stream is not copied."""
+        """The stream ``name`` for products with queries, at least float32. A serving engine's stream is not copied."""
         streams = self.streams
         return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
@@ -70,7 +70,7 @@ class Source:
 
 
 class Layout:
-    """The sequence of each of the N positions (ascending), and how to arrange them as (B, Q) for products."""
+    """The sequence of each of N positions (ascending), and how to arrange the positions as (B, Q) for products."""
 
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
@@ -87,7 +87,7 @@ class Layout:
         return self._counts.tolist()
 
     def occupied(self) -> tuple[Layout, slice]:
-        """The layout of the sequences from the first to the last one with positions, and their slice."""
+        """The layout of the sequences from the first to the last with positions, and the slice of these sequences."""
         having = [number for number, count in enumerate(self.counts) if count]
         if not having:
             return self, slice(0, self.batch_size)
@@ -108,7 +108,7 @@ class Layout:
 
     @classmethod
     def full(cls, batch_size: int, width: int, device: torch.device) -> Layout:
-        """Layout in which every sequence has the same number of positions; made without a device synchronisation."""
+        """Layout in which every sequence has ``width`` positions; made without a device synchronisation."""
         layout = cls.__new__(cls)
         layout.batch_size, layout.width = batch_size, width
         layout.row = torch.arange(batch_size, device=device).repeat_interleave(width)
@@ -144,10 +144,10 @@ class Context:
     Args:
         states: The input of the backbone's output layer at each position.
         inputs: Input of the head's projections and gates: the states, or wider vectors with multiple inputs.
-        position: Position of each position within the memory of its sequence.
-        layout: Which sequence each position belongs to.
+        position: Index of each of the N positions within the memory of its sequence.
+        layout: The sequence of each position.
         output_layer: The backbone's output layer with bias and scaling, one row per sequence.
-        memory: The sequences so far; None for a head that keeps nothing.
+        memory: The sequences so far; None for a head that does not read earlier positions.
         source: The encoder side; None for a decoder-only model or a head that does not read it.
         input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens; None if it is
             quantised or offloaded.
@@ -166,7 +166,7 @@ class Context:
 
     @property
     def row(self) -> Int[Tensor, "N"]:
-        """The sequence that each position belongs to."""
+        """The sequence of each position."""
         return self.layout.row
 
     @property
@@ -194,7 +194,7 @@ class Context:
     def word_scores(
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: EditMode
     ) -> Float[Tensor, "N K"]:
-        """Scores that each position's query gives to K tokens of its sequence."""
+        """Scores of K tokens per sequence, by each position's query."""
         packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
@@ -241,7 +241,7 @@ class HeadCacheView(ABC):
     def remember(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> int | Tensor:
-        """Writes the new positions (B, T) of this pass; returns the index of each row's first one: a number, or (B,).
+        """Writes the new positions (B, T) of this pass; returns the index of each row's first one, a number or (B,).
 
         Args:
             ids: Tokens, negative if unknown.
@@ -258,7 +258,7 @@ class HeadCacheView(ABC):
 
     @abstractmethod
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int | Tensor:
-        """Writes the new positions (B, T, ...) of all streams; returns the position of the first of them.
+        """Writes the new positions (B, T, ...) of all streams; returns the position of the first new one.
 
         Positions more than ``looks_back`` before the new ones may be dropped.
         """

@@ -1,4 +1,4 @@
-"""CopyNet: positions of the text or source compete with the softmax."""
+"""CopyNet: positions of the text or source and tokens of the vocabulary share one softmax."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class CopyNetConfig(PointerConfig):
     tanh: bool = True
     """Whether local embeddings pass through a tanh; without the tanh this head is the published "cache"."""
     initial_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Initial bias of the copy scores, which are 0 at first. A negative bias copies less: without it, a pretrained
-    model with scores far below 0 would only copy. ``fitted``: a bias of at most 0 with which at most 3 % is copied in
-    the longest text that the model supports. Published: 0."""
+    """Initial bias of the copy scores, which are otherwise 0 at first. A lower bias copies less. With a bias of 0, a
+    pretrained model with scores far below 0 would only copy. ``fitted``: a bias of at most 0 with which at most 3 % is
+    copied in the longest text that the model supports. Published: 0."""
 
 
 @registry.register("copynet")
 class CopyNetHead(Head):
-    """Earlier positions or positions of the source compete with the softmax; both are normalised together.
+    """Earlier positions, or positions of the source, and the tokens of the vocabulary are normalised together.
 
     Formula: with ``z = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``::
 

@@ -27,7 +27,7 @@ _BY_HAND = "eq-freq"
 """Division if only the number of classes is given: classes of equal mass, as in MefMax."""
 
 _STATES = 2048
-"""Number of states on which class embeddings are fitted to the softmax of a trained model."""
+"""Number of states for fitting the class embeddings to the softmax of a trained model."""
 
 _INITIAL_SPREAD = 0.02
 """Standard deviation of randomly initialised class embeddings, as for GPT-2's weights."""
@@ -44,10 +44,10 @@ class FrequencyConfig(HeadConfig):
     division: Literal["mefmax", "eq-freq", "eq-token"] = "mefmax"
     """Division into classes: MefMax, or a given number of classes with equal mass or equally many tokens."""
     classes: int | None = Field(default=None, ge=1)
-    """Number of classes K, for a division that does not choose it."""
+    """Number of classes K, for the divisions ``eq-freq`` and ``eq-token``."""
     start: Literal["softmax", "random"] = "softmax"
-    """Initial class embeddings: fitted, so that each class has about the mass of its tokens in the model's own softmax,
-    or random."""
+    """Initial class embeddings. ``softmax``: fitted, so that each class has about the probability of its tokens in the
+    model's own softmax. ``random``: random."""
     prior: Literal["softmax"] | Fitted | None = FITTED
     """Prior of the class scores. ``softmax``: log of the mass that each class has in one softmax over all tokens, so
     that zero class embeddings change nothing; this scores the whole vocabulary at each position. ``fitted``: becomes

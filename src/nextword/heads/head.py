@@ -22,7 +22,7 @@ from nextword.settings.specs import Grammar, SpecSettings
 
 Fitted = Literal["fitted"]
 FITTED: Final = "fitted"
-"""Value of a setting that is fitted when the head is attached, so that the model predicts as well as before."""
+"""Value of a setting that the head fits when it is attached, so that the model predicts nearly as well as before."""
 
 
 ContextOf = Callable[[Int[Tensor, "M"]], Context]
@@ -56,7 +56,7 @@ class HeadConfig(SpecSettings):
         return self.model_copy(update={"mi": mi.model_copy(update={"normalize": False})})
 
     def is_met_by(self, other: HeadConfig) -> bool:
-        """Whether other settings are equal, where a setting that is still ``fitted`` here may have any value there."""
+        """Whether ``other`` has equal settings. A setting that is ``fitted`` here may have any value in ``other``."""
         had = other.with_raw_states().model_dump()  # a built head with ``+mi`` alone does not normalise
         return any(_is_met(asked.model_dump(), had) for asked in (self.with_raw_states(), self.to_fine_tune()))
 
@@ -69,7 +69,7 @@ class HeadConfig(SpecSettings):
         return self
 
     def over(self, former: HeadConfig | None) -> HeadConfig:
-        """These settings for a model that already has a head, which only a head over another head uses."""
+        """These settings for a model with the head ``former``. Only a head over another head depends on ``former``."""
         return self
 
 
@@ -80,8 +80,8 @@ def _is_met(asked: dict[str, Any], had: dict[str, Any]) -> bool:
 class CachedModule(nn.Module):
     """A module of a head that reads earlier positions or the source, and defines what is cached for them.
 
-    Values that depend on one position only are computed once, when the position is new, and cached. A module made of
-    other modules caches what these cache.
+    Values that depend on only one position are computed once, when the position is new, and cached. A module that
+    consists of other modules caches the values of these modules.
     """
 
     remembers: bool = False
@@ -206,7 +206,7 @@ class Head(nn.Module, ABC):
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called if the model already has a head; a head over another head may reuse that one."""
+        """Called if the model already has the head ``former``; a head over another head may reuse ``former``."""
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to reject a model that does not match the head's files.
@@ -251,7 +251,7 @@ class Head(nn.Module, ABC):
         """Called when the vocabulary size changes; most heads need nothing, as they use the current output layer."""
 
     def draw(self, config: Any, *, sample: bool) -> Draw | None:
-        """How greedy search and sampling choose a token from this head; None: from its distribution.
+        """How greedy search and sampling choose a token with this head; None: directly from its distribution.
 
         Args:
             config: The head's settings, with those passed to this call of ``generate``.
@@ -260,7 +260,7 @@ class Head(nn.Module, ABC):
         return None
 
     def calibration(self) -> Calibration | None:
-        """An object that reads held-out text once and finds the best settings; None if no setting can be fitted."""
+        """An object that reads a held-out text once and finds the best settings; None if no setting can be fitted."""
         return None
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
@@ -274,7 +274,7 @@ class Head(nn.Module, ABC):
 
 @runtime_checkable
 class Draw(Protocol):
-    """A choice made before the token at every step of generation, such as its class."""
+    """A choice that precedes the choice of the token at every step of generation, such as the token's class."""
 
     def __call__(self, distribution: Any) -> Float[Tensor, "N V"]:
         """Log-probabilities of the tokens, given the choice."""
@@ -286,15 +286,15 @@ class Draw(Protocol):
         """
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """Chooses again at some positions where no token was allowed; None if no choice is left."""
+        """Chooses again at the positions ``rows``, where no token was allowed; None if there is no other choice."""
 
 
 @runtime_checkable
 class StoredTexts(Protocol):
-    """Documents of a datastore, with the numbers that ``stands_in_store`` returns."""
+    """Documents of a datastore, by the numbers that ``stands_in_store`` returns."""
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of a document between two positions, and the position of the first one returned.
+        """Tokens of ``document`` from position ``first`` to ``last``, and the position of the first returned token.
 
         The range is clipped to the document: ``first`` may be before its beginning, ``last`` beyond its end.
         """

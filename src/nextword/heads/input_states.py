@@ -36,7 +36,7 @@ class MultiInputConfig(Settings):
     window: int = Field(default=3, ge=1, le=10_000)
     """Number of positions to read from each layer: the current one and those just before it."""
     expansion: int = Field(default=1, ge=1, le=1000)
-    """Width of the hidden vector computed from these states, as a multiple of the width of the last state."""
+    """Width of the vector that is computed from these states, as a multiple of the width of the last state."""
     normalize: bool | None = None
     """Whether each state is divided by its root mean square first. In lower layers of a pretrained model, some states
     have norms of several hundred, which make training diverge. None: true if a pretrained model is trained, otherwise
@@ -85,7 +85,7 @@ _NORMALIZE = {"norm": True, "raw": False}
 
 
 class LastState(nn.Module):
-    """Uses the state that the output layer reads as the projections' input: ``q_t = h_t``."""
+    """Takes the input of the output layer as the input of the projections: ``q_t = h_t``."""
 
     layers: int = 0
     """Number of last decoder layers that are read in addition."""
@@ -178,8 +178,8 @@ def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> 
 class Projection(nn.Linear):
     """Linear projection of ``q_t`` to a query, initialised as the identity on ``h_t``.
 
-    So a pretrained model predicts the same before training. A small ``scale`` of the identity is for projections whose
-    product is added to a score.
+    A pretrained model therefore predicts the same before training. Projections whose product is added to a score start
+    as the identity times a small ``scale``.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:

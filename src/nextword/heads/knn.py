@@ -47,8 +47,8 @@ class KnnConfig(WrapperHeadConfig):
     k: int = Field(default=32, ge=1, le=10_000)
     """Number of nearest keys to retrieve."""
     mix: Literal["fixed", "gate", "joint"] = "fixed"
-    """How retrieved tokens are mixed in: with a fixed weight, with a learned weight that depends on the confidence of
-    the retrieval, or jointly normalised."""
+    """How retrieved tokens are mixed with the head below: with a fixed weight (``fixed``), with a learned weight that
+    depends on the confidence of the retrieval (``gate``), or jointly normalised (``joint``)."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted = FITTED
     """Weight of the retrieved tokens, or with a gate its initial value. ``fitted``: 0.03, which costs at most 0.031
     nats per token; ``nw.calibrate`` finds a better weight. Published: 0.25."""
@@ -58,10 +58,10 @@ class KnnConfig(WrapperHeadConfig):
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Temperature: similarities are divided by it. Values above 1 flatten the retrieved distribution."""
     overlap: int = Field(default=16, ge=0, le=1000)
-    """Number of equal preceding tokens at which a key counts as part of the text being read, and is left out. Shorter
-    contexts count if all tokens are equal. 0: no key is left out."""
+    """A key is left out, as part of the text being read, if this many tokens before it equal the tokens before the
+    current position, or all of them if there are fewer. 0: no key is left out."""
     index: str | None = None
-    """Search: None is exact; a text uses the FAISS index of the datastore with parameters such as ``nprobe=32``, or
+    """None: exact search. Otherwise search with the FAISS index of the datastore: parameters such as ``nprobe=32``, or
     ``default``."""
 
     @property
@@ -72,7 +72,7 @@ class KnnConfig(WrapperHeadConfig):
 
 @registry.register("knn")
 class KnnHead(WrapperHead):
-    """The distribution of any head, mixed with the tokens that followed the k stored states nearest to this one.
+    """The distribution of any head, mixed with the tokens that followed the k stored states nearest to the current one.
 
     Formula: with keys ``k_j`` that the tokens ``x_j`` followed, ``s_j = -|h_t - k_j|² / (tau sqrt(D))`` (or
     ``h_t . k_j / (tau sqrt(D))``, the default of ``mix=joint``) for the k nearest of them::
@@ -85,8 +85,8 @@ class KnnHead(WrapperHead):
     Expresses: tokens that followed similar contexts in a corpus, without training; ``positions`` returns where. Costs:
     one search per position; no parameters except three of the gate.
 
-    An index may miss some of the nearest keys. Scores of the retrieved keys are always computed exactly, from the keys
-    themselves.
+    A FAISS index may miss some of the nearest keys. Scores of the retrieved keys are always computed exactly, from the
+    keys.
 
     Source: Khandelwal et al. 2020 (kNN-LM); TRIME, Zhong et al. 2022 (external memory, mix=joint); Grave et al. 2017
     (unbounded cache).
@@ -113,7 +113,7 @@ class KnnHead(WrapperHead):
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
         self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None
-        """Keys of texts added during use; None unless set."""
+        """Keys of texts added during use; None if there are none."""
         self._search: Search | None = None
         self._weights: set[str] = set()
 

@@ -29,9 +29,9 @@ class PointerConfig(HeadConfig):
 
 
 class LocalEmbeddings(CachedModule):
-    """Queries and local embeddings: ``p_t = PD q_t`` and ``e_s = LD q_s``.
+    """Computes queries ``p_t = PD q_t`` and local embeddings ``e_s = LD q_s``.
 
-    For the source they are ``p_t = PE q_t`` and ``e_s = LE state_s`` with the encoder's states.
+    For positions of the source, ``p_t = PE q_t`` and ``e_s = LE state_s`` with the encoder's states.
 
     Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
 
@@ -98,7 +98,7 @@ class LocalEmbeddings(CachedModule):
         return {"local": self._embedded(states)} if self.reads_source else {}
 
     def positions(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
-        """Token and local embedding of each stored position, and which of them each position sees."""
+        """Token and local embedding of each stored position, and which stored positions each position sees."""
         if self.reads_source:
             assert context.source is not None
             return context.source.ids, at_least_float32(context.source.streams["local"]), source_positions(context)
@@ -133,7 +133,7 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
 
 
 def past_positions(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
-    """Which of S kept positions each of N positions sees: those before it, and optionally its own.
+    """Which of S kept positions each of N positions sees: the positions before it, and optionally its own.
 
     Args:
         context: Context of a head that keeps earlier positions; for any other head ValueError is raised.

@@ -45,17 +45,17 @@ class NgramConfig(WrapperHeadConfig):
     weights: str | None = None
     """File written by ``nextword ngram fit``; read once, when the head is built."""
     mix: Literal["fixed", "learned"] = "fixed"
-    """Shares of the mixture: fixed (``nw.calibrate`` chooses them) or learned in training."""
+    """Whether the shares of the mixture are fixed (``nw.calibrate`` chooses them) or learned in training."""
     evidence: list[int] = Field(default=list(EVIDENCE))
     """Minimum number of occurrences of the match, for each level."""
     limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
-    """Maximum number of occurrences of a match."""
+    """Maximum number of occurrences of a match. More frequent matches are not used."""
     lengths: list[int] = Field(default=list(LENGTHS))
-    """Shortest match length of each group. Each group has shares of its own."""
+    """Shortest match length, in tokens, of each group of lengths. Each group has shares of its own."""
     shares: list[list[float]] | None = None
-    """Shares of each group: that of the head below, then that of each level. Filled in from ``weights`` or by
+    """For each group, the share of the head below, then the share of each level. Filled in from ``weights`` or by
     ``nw.calibrate``. None: all levels together have 0.03, which costs at most 0.031 nats per token. Learned shares
-    start from these."""
+    start from these values."""
     corpus: str | None = None
     """Fingerprint of the indexed corpus, filled in when the head is attached; an index of another corpus is
     rejected."""
@@ -89,8 +89,9 @@ class NgramHead(WrapperHead):
 
         P(w) = s_0 P_below(w) + sum_j s_j c_j(w) / c_j
 
-    The first level is the longest match of the last tokens. The other levels are the longest matches that occur at
-    least 4, 16 and 64 times. The shares depend on the length of the longest match.
+    The first level is the longest sequence of the text's last tokens that occurs in the corpus (the longest match). The
+    other levels are the longest matches that occur at least 4, 16 and 64 times. The shares depend on the length of the
+    longest match.
 
     Expresses: copies of passages of a corpus, without states or gradients of the corpus. Costs: one binary search in
     the corpus per position, on the CPU; no parameters, or 55 with ``mix=learned``.

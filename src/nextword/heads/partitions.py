@@ -22,7 +22,7 @@ _CHANGES: dict[Mode, EditMode] = {"assign": Replace(), "add": Add()}
 
 
 def partition_of(config: PartitionConfig | None, width: int, dimensions: Dimensions, bias: bool) -> CachedModule:
-    """The module with the edits of a head's partitions; ``NoEdits`` if it has no partition."""
+    """The module that makes the score edits of a head's partitions; ``NoEdits`` if the head has no partition."""
     return NoEdits() if config is None else Partition(config, width, dimensions, bias)
 
 
@@ -34,16 +34,16 @@ class NoEdits(CachedModule):
 
 
 class Partition(CachedModule):
-    """The edits that the partitions of a head make on its dense scores.
+    """Changes the dense scores of a head's softmax for tokens of its partitions.
 
-    Formula, in assign mode; the first line that holds gives the score::
+    Formula, in assign mode; the first line whose condition is true gives the score::
 
         z_v = C q_t . w_v + mean_{s < t: x_s = v} PD q_t . LD q_s      if v occurred before t
             = E q_t . w_v + mean_{s: y_s = v}     PE q_t . LE e_s      if v is a word of the source
             = R_j q_t . w_v                                            for the last step j whose candidates hold v
             = S q_t . w_v                                              otherwise
 
-    The means are used only with P. In add mode, each line is added to the value of the lines below it. P without C and
+    The means are added only with P. In add mode, each line is added to the value of the lines below it. P without C and
     E adds ``mean PD q_t . LD q_s`` to the scores of tokens that occurred before.
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
@@ -143,18 +143,19 @@ class PartitionConfig(Settings):
     encoder: bool = False
     """E: tokens of the source."""
     pointer: bool = False
-    """P: local embeddings. Their mean over a token's positions is added to the score of C or E, or without these to the
-    token's own score."""
+    """P: local embeddings. The mean, over a token's positions, of their products with the query is added to the token's
+    score of C or E, or without C and E to the token's dense score."""
     rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
-    """R: number of candidates of each reranking step, in any order; the largest step is first."""
+    """R: number of candidates of each reranking step, in any order; the step with the most candidates is first."""
     mode: Mode | None = None
     """How C, E and P change a score. None: ``assign``, but ``add`` for P alone (published)."""
     rerank_mode: Mode = "assign"
     """How R changes a score."""
     candidates: Literal["previous", "initial"] = "previous"
-    """Scores from which a reranking step takes its candidates: those after the previous step, or the original ones."""
+    """Scores by which a reranking step chooses its candidates: the scores after the previous step, or the original
+    scores."""
     include_current: bool = False
-    """Whether the context includes the current token (the paper's figure) or only earlier ones (published code)."""
+    """Whether the context includes the current token (the paper's figure) or only earlier tokens (published code)."""
 
     @model_validator(mode="after")
     def _something(self) -> PartitionConfig:

@@ -25,7 +25,8 @@ from nextword.heads.local_embeddings import LocalEmbeddings, PointerConfig
 from nextword.heads.safe_start import closed_gate, probe_tokens, unobtrusive_share
 
 _COPY_LITTLE = 3.0
-"""Initial bias of the gate in an encoder-decoder model (published): 95 % is generated at first."""
+"""Initial bias of the gate in an encoder-decoder model (published): the softmax gets 95 % of the probability at
+first."""
 
 
 class PointerGeneratorConfig(PointerConfig):
@@ -35,9 +36,9 @@ class PointerGeneratorConfig(PointerConfig):
 
     head: Literal["pg"] = "pg"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted | None = FITTED
-    """Initial bias of the gate; a larger bias generates more and copies less. ``fitted``: at most 3 % is copied and the
-    model's most likely token rarely changes; the gate's weights then start at zero. None: 0 for a decoder-only model, 3
-    for an encoder-decoder model (published)."""
+    """Initial bias of the gate; with a larger bias, the softmax has a larger weight and less is copied. ``fitted``: at
+    most 3 % is copied and the model's most likely token rarely changes; the gate's weights then start at zero. None: 0
+    for a decoder-only model, 3 for an encoder-decoder model (published)."""
 
 
 @registry.register("pg")
@@ -55,9 +56,10 @@ class PointerGeneratorHead(Head):
     Expresses: copies of tokens, independent of their output embeddings. Costs: three D x D projections, and additive
     attention in O(T T D) time, computed in chunks to save memory.
 
-    Attention starts uniform. On a pretrained model the gate starts nearly closed (``gate_bias``), so the distribution
-    is nearly the model's. ``pg:published`` and new small models start with a half-open gate and small random weights.
-    Learning is slow at first, because attention depends on a product of three linear maps that all start near zero.
+    Attention starts uniform. On a pretrained model, the gate gives attention little probability at first
+    (``gate_bias``), so the distribution is nearly the model's. ``pg:published`` and new small models start with a
+    half-open gate and small random weights. Learning is slow at first, because attention depends on a product of three
+    linear maps that all start near zero.
 
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
@@ -90,7 +92,7 @@ class PointerGeneratorHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Closes the gate nearly, unless its bias was chosen."""
+        """Gives attention little probability, unless the gate's bias was chosen."""
         if self.config.gate_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -125,7 +127,7 @@ class PointerGeneratorHead(Head):
 # -- Additive attention scores in tiles: D numbers for every pair of query and key, of which only the sum is kept.
 
 _CHUNK_BYTES = {"cpu": 2**20}
-"""Bytes of a tile's sums, by device; on a CPU small enough for its cache (256 KiB to 1.5 MiB were tried)."""
+"""Bytes of the sums of one tile, by device; on a CPU, they fit into its cache (256 KiB to 1.5 MiB were tried)."""
 _CHUNK_BYTES_ELSEWHERE = 2**26
 _BY_TANH = frozenset({"cuda"})
 """Devices where tanh is limited by memory speed. On a CPU torch's sigmoid is six times as fast as its tanh."""

@@ -26,9 +26,9 @@ class PointerSentinelConfig(PointerConfig):
 
     head: Literal["ps"] = "ps"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Initial bias of the sentinel, which competes with all visible positions. ``fitted``: at most 3 % is copied in the
-    longest text that the model supports, and the model's most likely token rarely changes; the gate's weights then
-    start at zero. Published: 0."""
+    """Initial bias of the sentinel's score, which competes with the scores of all visible positions. ``fitted``: at
+    most 3 % is copied in the longest text that the model supports, and the model's most likely token rarely changes;
+    the gate's weights then start at zero. Published: 0."""
 
 
 @registry.register("ps")

@@ -21,17 +21,18 @@ from nextword.functional.copy_scores import CopyScores
 from nextword.functional.probability import at_least_float32
 
 MOST = 0.03
-"""Largest share that a head may add."""
+"""Largest initial share of the probability for what a head adds to the softmax."""
 
 SHARPNESS = 16.0
-"""Similarity of a state with itself, after the fitted temperature. The best temperature of an untrained cache gives 10
-to 16 (SmolLM2-135M: articles, stories, code). States of random tokens have somewhat larger norms than those of text."""
+"""Similarity, at the fitted temperature, of a state with itself. At the best temperature of an untrained cache, this
+similarity is 10 to 16 (SmolLM2-135M: articles, stories, code). States of random tokens have somewhat larger norms than
+states of text."""
 
 _TOKENS = 512
 _CHANGED = 0.02
-"""Share of the positions at which the most likely token may change."""
+"""Share of the positions at which a head may change the most likely token."""
 _SURE = 0.9
-"""Quantile of the probability of the most likely token above which the model counts as sure."""
+"""The model counts as sure at positions where the probability of its most likely token is above this quantile."""
 _LEAST = 1e-6
 """Smallest initial share of a gate, so that it has a gradient in single precision."""
 _ROWS = 32

@@ -21,7 +21,7 @@ from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
 from nextword.heads.safe_start import probe_tokens
 
 _STRAIGHT = 10.0
-"""Score above which the sigmoid is 1 to four digits."""
+"""Score from which on its sigmoid is 1 to four digits."""
 
 _ROWS = 32
 """Number of positions whose scores are computed together."""
@@ -42,7 +42,7 @@ class SigsoftmaxConfig(HeadConfig):
     """Whether the projection has a bias."""
 
     def to_fine_tune(self) -> Any:
-        """The published shift, because with the fitted one the sigmoid has almost no gradient."""
+        """Selects the published shift, because with the fitted shift, the sigmoid has almost no gradient."""
         return super().to_fine_tune().as_published()
 
 
@@ -57,8 +57,8 @@ class SigsoftmaxHead(Head):
     Costs: one more pass over V than softmax, and the D x D projection.
 
     A softmax depends only on differences of scores, but this head depends on the scores themselves. So
-    ``sigsoftmax:published`` (shift 0, as in training) changes the predictions of a pretrained model; the fitted shift
-    does not.
+    ``sigsoftmax:published`` (shift 0, also used in training) changes the predictions of a pretrained model; the fitted
+    shift does not.
 
     Source: Kanai et al. 2018, as an option in Softmax-CPR.
 

@@ -43,10 +43,10 @@ class SoftmaxConfig(HeadConfig):
 
     head: Literal["softmax"] = "softmax"
     proj: bool = False
-    """Whether the state is projected first; always true with multiple inputs or partitions."""
+    """Whether a learned projection precedes the output layer; always true with multiple inputs or partitions."""
     partition: PartitionConfig | None = None
-    """Tokens with a separate query: those of the context, of the source, or the best candidates; None: no such
-    tokens."""
+    """Tokens that are scored by separate queries: tokens of the context or source, or the best candidates; None:
+    none."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None: only the last state."""
     bias: bool = True

@@ -52,15 +52,15 @@ class WrapperHeadConfig(HeadConfig):
         return super().as_published().over_published()
 
     def over_published(self) -> Any:
-        """These settings, with the paper's values for settings of the head below that are not fitted yet."""
+        """These settings, with the paper's value for each setting of the head below that is not fitted yet."""
         if self.below is None:
             return self
         return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
 
     def over(self, former: HeadConfig | None) -> WrapperHeadConfig:
-        """These settings with the model's own head below, if none is named.
+        """These settings with the model's own head ``former`` as the head below, if ``below`` is None.
 
-        If the model's head is of the same kind, the head below that one is used.
+        If ``former`` is of the same kind as this head, the head below ``former`` is used.
         """
         if self.below is not None:
             return self
@@ -85,7 +85,7 @@ class WrapperHead(Head):
     label: ClassVar[str] = ""
     """Name of the head's component of the distribution."""
     opened_by: ClassVar[tuple[str, ...]] = ()
-    """Settings that decide which store is opened and how, the folder first; empty: no store."""
+    """Names of the settings that determine which store is opened and how, first the folder; empty: no store."""
     reads_past: bool = False
     """Whether the head itself reads earlier tokens, independent of the head below."""
 
@@ -139,7 +139,7 @@ class WrapperHead(Head):
         return self.below.source_streams(states)
 
     def configure(self, changes: Mapping[str, Any]) -> None:
-        """Changes settings of this head; settings that only the head below has are changed there."""
+        """Changes settings of this head, or, for settings that only the head below has, of the head below."""
         known = type(self.config).model_fields
         of_below = {name: value for name, value in changes.items() if name not in known and name in self.adjustable}
         own = self.with_settings({name: value for name, value in changes.items() if name not in of_below})
@@ -148,7 +148,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def take_over(self, former: Head) -> None:
-        """Reuses the model's own head, or a head below it, if the settings name this head."""
+        """Reuses the model's own head ``former``, or a head below it, if the setting ``below`` names that head."""
         while former.config.unbuilt() != self.below.config.unbuilt():
             if not isinstance(former, WrapperHead):
                 return
@@ -218,7 +218,7 @@ class WrapperHead(Head):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """A distribution normalised together with further entries; ``place`` is the setting that requests it.
+    """``distribution`` normalised together with the entries ``stored``; ``place`` is the setting that requests this.
 
     Raises:
         ValueError: If the distribution is not one softmax.

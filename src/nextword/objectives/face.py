@@ -21,7 +21,7 @@ from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, regi
 # Counts are integers; everything computed from them is float64 and has no gradient.
 
 _LEAST_ENTROPY = 1e-6
-"""Smallest entropy (nats) that a penalty divides by; smaller entropies are raised to it."""
+"""Smallest entropy, in nats, by which a penalty divides. It replaces smaller entropies."""
 
 
 def occurrences(
@@ -60,7 +60,7 @@ def class_weights(counts: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
 def post_weights(
     counts: Int[Tensor, "V"], predictions: Int[Tensor, "N"], targets: Int[Tensor, "N"]
 ) -> Float[Tensor, "N"]:
-    """Returns 1 plus the relative excess of the predicted token's count over the target's, if positive (eq. 11)."""
+    """Returns 1 + max(0, count of the predicted token - count of the target) / sum of all counts (eq. 11)."""
     excess = (counts[predictions] - counts[targets]).clamp_min(0)
     return 1 + excess.double() / counts.sum().clamp_min(1)
 
@@ -123,7 +123,7 @@ class FaceConfig(ObjectiveConfig):
 
 @registry.register("face")
 class Face(Objective):
-    """Frequency-aware cross-entropy: frequent tokens count less as targets.
+    """Frequency-aware cross-entropy: frequent tokens have smaller weights as targets.
 
     Formula, with token counts f in training so far, this batch included::
 
@@ -164,7 +164,7 @@ class Face(Objective):
 
     @property
     def couples_rows(self) -> str:
-        """Why the loss is not a sum over rows: weights depend on counts over all rows."""
+        """Why the loss is not a sum over rows: the weights of a row depend on token counts of all rows."""
         return "tokens are weighted by counts over the whole batch and all earlier batches"
 
     def reset_parameters(self) -> None:

@@ -29,10 +29,10 @@ from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, regi
 
 @dataclass(frozen=True)
 class RankedMemory:
-    """Memory entries seen from N positions, sorted by rank; all positives precede all negatives.
+    """Cache entries that are visible at N positions, sorted by rank; all positives precede all negatives.
 
-    A height is ``s + margin * rank``, up to a constant per position. Positives are the visible entries that hold the
-    target; negatives are the other visible entries.
+    An entry's height is ``s + margin * rank``, up to a constant per position. Positives are the visible entries with
+    the target token; negatives are the other visible entries.
     """
 
     heights: Float[Tensor, "N S"]
@@ -65,10 +65,10 @@ Weigh = Callable[[RankedMemory], Tensor]
 
 
 def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
-    """Returns the weights of the heights if every pair counts 1.
+    """Returns the weight of each height in the sum of hinges if every pair has the weight 1.
 
-    A negative gets +1 for every positive below it, and a positive gets -1 for every negative above it. A position has
-    few positives, so it is enough to sort them; pairs are not enumerated.
+    A negative gets +1 for every positive with a smaller height, and a positive gets -1 for every negative with a larger
+    height. A position has few positives, so it is enough to sort these; pairs are not enumerated.
     """
     reach = int(memory.last_positive.max())
     low, position = memory.heights[:, :reach].masked_fill(~memory.positive[:, :reach], torch.inf).sort(-1)
@@ -82,7 +82,7 @@ def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
 
 
 def offset_weights(memory: RankedMemory, by_offset: Float[Tensor, "S"]) -> Float[Tensor, "N S"]:
-    """Returns the weights of the heights if the weight of a pair depends on the difference of its ranks.
+    """Returns the weight of each height if the weight of a pair is ``by_offset`` at the difference of its ranks.
 
     The p-th entries of all positions are compared with the later entries at once, because they use the same slice of
     weights.
@@ -204,8 +204,8 @@ class HistAlignConfig(ObjectiveConfig):
 class HistAlign(Objective):
     """Token loss plus a ranking loss over the cache entries.
 
-    Formula, with the similarity ``s_tj`` of position t and entry j, positives i (entries that hold the target),
-    negatives j (the other visible entries), and ranks r by the cosine of an entry's embedding to the target's::
+    Formula, with the similarity ``s_tj`` of position t and entry j, positives i (visible entries with the target
+    token), negatives j (the other visible entries), and ranks r by the cosine of an entry's embedding to the target's::
 
         L = L_token + alpha * reduce_{t, i, j: r_j > r_i} max(0, s_tj - s_ti + margin (r_j - r_i))
 
@@ -246,7 +246,7 @@ class HistAlign(Objective):
 
     @property
     def couples_rows(self) -> str:
-        """Why the loss is not a sum over rows; empty if it is."""
+        """The reason why the loss is not a sum over rows; empty if it is such a sum."""
         if self.config.reduction in SUMS_OF_POSITIONS:
             return ""
         return f"{self.config.reduction} divides by counts of pairs over the whole batch"

@@ -33,18 +33,18 @@ class LikelihoodConfig(ObjectiveConfig):
         return {"memory_values": arguments[0]} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """Returns ``labels``, or nothing for the default."""
+        """Returns ``["labels"]``, or an empty list for the default."""
         return [self.memory_values] if self.memory_values != "inputs" else []
 
 
 @registry.register("mle")
 class Likelihood(Objective):
-    """Negative log-likelihood of the targets under the head's own distribution.
+    """Negative log-likelihood of the targets under the distribution of the head.
 
     Formula: ``-sum_t log P(x_t | ...)``. With the cache head, P includes the cache and this is the TRIME loss, whose
     gradients flow into queries and keys.
 
-    When to use: try it first. Cost: nothing beyond the distribution.
+    When to use: first, as the baseline. Cost: that of the distribution.
 
     Source: standard; with a cache: TRIME, Zhong et al. 2022.
 

@@ -26,10 +26,10 @@ from nextword.settings.specs import Grammar, Modifier, ModifierEntry, Modifiers,
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss before division: a sum over tokens, and the number of tokens.
+    """A loss before division: a sum over tokens, and the number of these tokens.
 
-    The trainer divides once, over all accumulation steps and processes, so it never averages averages. The sum is in
-    nats; ``parts`` are detached terms for the log, each a mean per token.
+    The trainer adds up losses of all accumulation steps and processes, then divides once, so it never averages
+    averages. The sum is in nats; ``parts`` are detached terms for the log, each a mean per token.
     """
 
     total: Float[Tensor, ""]
@@ -138,7 +138,7 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """Continuations of R prefixes; ``repeated`` marks tokens in n-grams that occurred earlier in the continuation."""
+    """Continuations of R prefixes. ``repeated`` marks tokens in n-grams that occurred earlier in a continuation."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
@@ -153,7 +153,7 @@ class Written:
 
 
 class SequenceUpdates(nn.Module):
-    """Decides which updates are sequence updates, and computes their loss.
+    """Decides which training updates are sequence updates, and computes the loss of sequence updates.
 
     Formula, over all S tokens of all R continuations, with p the head's own distribution::
 
@@ -194,7 +194,7 @@ class SequenceUpdates(nn.Module):
         return Written(tokens, repeated_ngrams(tokens, self.config.n))
 
     def forward(self, head: Head, context: Context, written: Written, targets: int) -> Loss:
-        """Returns the mean loss of the continuations, times ``targets``, the targets of the original micro-batch.
+        """Returns the mean loss of the continuations, times ``targets``, the original micro-batch's number of targets.
 
         The trainer divides every loss by the targets of all micro-batches and processes of an optimiser step. The
         factor gives a sequence update the same weight as a token update. ``context`` has the positions of
@@ -259,14 +259,14 @@ class Objective(nn.Module, ABC):
         self.config: Any = config
         self.dimensions = dimensions
         self.sequence = None if config.seq is None else SequenceUpdates(config.seq)
-        """The sequence updates, which replace batch and loss of some updates; None: there are none."""
+        """Sequence updates, which replace batch and loss of some updates; None: no sequence updates."""
 
     def check(self, head: Head) -> None:
         """Raises ValueError, with the reason, if this objective cannot be used with ``head``."""
 
     @property
     def couples_rows(self) -> str:
-        """Why the loss of a batch is not the sum of the losses of its rows; empty if it is."""
+        """The reason why the loss of a batch is not the sum of the losses of its rows; empty if it is this sum."""
         return ""
 
     def resize_vocabulary(self, size: int) -> None:

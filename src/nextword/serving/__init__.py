@@ -1,1 +1,1 @@
-"""Serving of models with a head for several requests at a time: an HTTP server, and a vLLM plug-in."""
+"""Serves models with a head to several clients at a time: an HTTP server, and a vLLM plug-in."""

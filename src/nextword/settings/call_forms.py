@@ -42,16 +42,17 @@ class CallForms:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Parameters by alias. Aliases are names of earlier versions, and keys of recipes."""
     tables: Collection[str] = ()
-    """Parameters that are tables. If there is also a recipe, they replace single keys of its table."""
+    """Parameters that are tables. If there is also a recipe, each key of such a table replaces that key of the recipe's
+    table."""
     positions: Sequence[str] = ()
     """Order of the positional arguments after a config in earlier versions."""
     is_config: Callable[[Sequence[Any]], bool] = begins_with_config
-    """Function that returns whether positional arguments are in the order of earlier versions."""
+    """Function that returns whether the positional arguments begin with a config, as in earlier versions."""
     read: Callable[[str], Mapping[str, Any]] | None = None
     """Function that reads a recipe from its name or path."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """``function``, which can be called in all ways. Its signature and docstring are kept."""
+        """Returns ``function``, callable in all these ways, with the same signature and docstring."""
         parameters = inspect.signature(function).parameters
         positional = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
 

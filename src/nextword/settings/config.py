@@ -133,7 +133,7 @@ _WANTED = {
     "none_required": "nothing",
     "json_invalid": "JSON",
 }
-"""What a value must be, by pydantic's name of the fault. It replaces pydantic's message."""
+"""What a value must be, by pydantic's name of the fault. This text replaces pydantic's message."""
 
 _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
 """Location entries that pydantic adds for the members of a union. They are not keys."""
@@ -150,7 +150,7 @@ def wanted(error: ErrorDetails) -> str | None:
 
 
 def must_be(value: Any, *wishes: str) -> str:
-    """A text that says what a setting must be, and which value was given.
+    """A text that says that a setting must be one of ``wishes``, and which ``value`` was given.
 
     >>> must_be(0, "at least 1"), must_be("x", "'auto'", "a whole number")
     ('must be at least 1 (0 given)', "must be 'auto' or a whole number ('x' given)")

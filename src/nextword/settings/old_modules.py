@@ -162,7 +162,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
-    """Makes the ``__getattr__`` of a module with renamed objects. ``calls`` is the stack depth for warnings."""
+    """Makes the ``__getattr__`` of ``module`` for its renamed objects. ``calls`` is the stack depth for warnings."""
 
     def get(name: str) -> Any:
         if name not in RENAMED:

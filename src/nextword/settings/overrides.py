@@ -11,7 +11,7 @@ from typing import Any
 _FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
-"""Function that converts a text at a path to a table. None if the text is only a text."""
+"""Function that converts a text at a path to a table, or returns None if the text is not short for a table."""
 
 
 def parsed(content: bytes, where: str) -> dict[str, Any]:

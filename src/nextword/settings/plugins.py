@@ -5,8 +5,8 @@ A package names, in its ``pyproject.toml``, a module whose import registers its 
     [project.entry-points."nextword.parts"]
     sharp = "my_package.sharp"
 
-This module is imported only when an unknown name or the list of all names is requested. So a broken package affects
-only its own users.
+This module is imported only when an unknown name or the list of all names is requested. A broken package therefore does
+not affect programs that use only other components.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Plugin:
 
 _requested: dict[str, Plugin] = {}
 _loaded: dict[Plugin, bool] = {}
-"""Plug-ins that were imported or whose import failed, each with True if the import succeeded."""
+"""Plug-ins whose import was tried, each with whether the import succeeded."""
 
 
 def request(module: str) -> None:
@@ -78,7 +78,7 @@ def _installed(_path: tuple[str, ...]) -> list[Plugin]:
 
 
 def brought_by(module: str) -> Plugin | None:
-    """The package that contains a module, or the module itself. None for a module of this library."""
+    """Name of the package that contains ``module``, or of the module itself. None for a module of this library."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return None

@@ -1,6 +1,6 @@
 """A typed registry that maps names in specs, configs and on the command line to classes.
 
-A decorator at each class registers it. So no list has to be edited, neither in this package nor in plug-ins
+A decorator registers each class, so no list has to be edited, neither in this package nor in plug-ins
 (``nextword.settings.plugins``):
 
     >>> animals = Registry[type]("animal")

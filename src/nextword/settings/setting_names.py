@@ -1,6 +1,6 @@
 """Names of settings in messages: the option of the running command, or the argument of a Python function.
 
-With these names, one check has the right message for both kinds of users:
+With these names, the same check has the right message for users of the command line and of Python:
 
     >>> named("max_new_tokens"), named("head", "VALUE")
     ('max_new_tokens', 'head=VALUE')
@@ -32,7 +32,7 @@ def of_command(options: Options) -> Iterator[None]:
 
 
 def named(setting: str, value: object = None) -> str:
-    """A setting as users write it, alone or with a value. ``setting`` is its name in Python."""
+    """A setting as users write it, alone or with ``value``. ``setting`` is its name in Python."""
     options = _command.get()
     known = {} if options is None else options()
     option = known.get(setting, known.get(setting.removesuffix("s")))  # repeatable options have singular names

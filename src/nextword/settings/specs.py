@@ -3,7 +3,8 @@
 All kinds of components have the same grammar: ``name[:argument,...][+modifier[:argument,...]]...``, case-insensitive.
 An argument is a word or number that the component defines (``mos:3,static``), or any of its settings by name
 (``cache:temperature=0.5``, ``histalign:paper,alpha=0.5``). A modifier sets one field of the config. A component accepts
-the modifiers whose fields its config has. Heads, objectives, conditioners and metrics have one ``Grammar`` each.
+those modifiers whose field is in the component's config. Heads, objectives, conditioners and metrics have one
+``Grammar`` each.
 
 """
 
@@ -118,7 +119,7 @@ class Modifiers(Registry[type[Modifier]]):
         return self.get(name).usage
 
     def by_field(self) -> dict[str, type[Modifier]]:
-        """The modifiers, by the field that each of them sets."""
+        """The modifiers, by the config field that each modifier sets."""
         return {modifier.field: modifier for modifier in map(self.get, self.names())}
 
     def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
@@ -262,7 +263,7 @@ class _SpecTerm:
     apart: Set[str]  # settings that are in other terms
 
     def arguments(self) -> list[str]:
-        """The positional arguments, and then by name all settings that these do not include."""
+        """The positional arguments, then by name all settings that the positional arguments do not include."""
         values = self.read(self.positional)
         if not isinstance(values, Mapping):
             return self.positional

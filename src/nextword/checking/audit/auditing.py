@@ -49,21 +49,21 @@ Progress = Callable[[str, float], None]
 _KNOWN = {one.name: one for one in (*ANSWERS, *INVARIANCES)}
 _IN_STEPS = "cache, token by token"
 _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
-"""Properties whose failure means that two answers cannot be compared. Later properties are then not tested."""
+"""Names of properties. If one fails, answers change from call to call, so later properties are not tested."""
 
 
 @dataclass(frozen=True, eq=False)
 class AuditQuestion:
-    """A property, and the texts on which it is tested. These texts should show this fault and no other fault."""
+    """A property, and the test cases for it: ``cases`` should show a fault of this property and no other fault."""
 
     property: Property
     cases: Sequence[Case]
     needs: tuple[str, ...] = _NOT_REPEATED
-    """Properties without which this property has no meaning."""
+    """Names of properties. If one of them fails, this property is not tested."""
     costly: bool = False
-    """Whether the question is too slow for a search for a smaller input that shows the fault."""
+    """Whether testing is so slow that no smaller input is searched for that shows the same fault."""
     told: str = ""
-    """Note for the report, if the property was tested."""
+    """Sentence that the report contains if the property was tested."""
 
 
 @dataclass(eq=False)
@@ -105,7 +105,7 @@ class Audit:
             self.findings.append(finding_of(one, worst, tolerance, smallest))
 
     def ask_all(self, *questions: AuditQuestion) -> None:
-        """Test the properties in this order. Properties that cause others to fail come first."""
+        """Test the properties of ``questions`` in this order. Faults that cause other faults should come first."""
         for number, question in enumerate(questions):
             self.progress(question.property.name, number / len(questions))
             self.ask(question)
@@ -144,9 +144,9 @@ class Audit:
 
 
 def _rounding(reader: Reader, case: Case) -> float:
-    """Change of the answers about a text in a batch with copies of itself. Only rounding should cause this change.
+    """Change of the answers about a text if its batch also has copies of the text. It should be due to rounding.
 
-    If another fault causes it, the limit on rounding still detects the fault.
+    If a fault causes this change, ``Property.most`` still limits the tolerance, so that the audit detects the fault.
     """
     alone = case.sample.only(0)
     index = torch.zeros(3, dtype=torch.long, device=case.batch.ids.device)
@@ -177,7 +177,7 @@ class Wanted:
 
 
 def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progress) -> CheckReport:
-    """Audit a scorer; see ``nextword.check``.
+    """Audit ``scorer``, as described in ``nextword.check``.
 
     Raises:
         ValueError: If the scorer has none of the methods that return probabilities.
@@ -219,7 +219,7 @@ def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> AuditQuestion:
 
 
 def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
-    """Audit a transformers model without our head; see ``nextword.check``."""
+    """Audit a transformers model without a nextword head, as described in ``nextword.check``."""
     bare = BareModel(model)
     words = ProbeWords.of_model(bare, wanted.seed)
     texts = _Texts.made(bare, words, wanted)
@@ -269,7 +269,7 @@ class _Texts:
         return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
 
     def cached(self, applies: Callable[[Any], str] | None) -> list[AuditQuestion]:
-        """Questions about the KV cache. ``applies`` returns the reason why a question is not asked."""
+        """Questions about the KV cache. ``applies`` returns why a question is not asked, or an empty text."""
         found = [one for one in _KNOWN.values() if one.of_the_cache]
         asked = found if applies is None else [replace(one, applies=applies) for one in found]
         needs = {"cache": (*_NOT_REPEATED, "future"), "cache-reordered": (*_NOT_REPEATED, "future", _IN_STEPS)}

@@ -104,7 +104,7 @@ DOUBLE = Property(
 class Backbone:
     """A model's forward with a signature that names all its arguments.
 
-    A class that passes ``**kwargs`` hides the names. peft, which wraps the model's own class, also hides them.
+    A model class whose ``forward`` passes ``**kwargs`` hides the argument names, and so does peft's wrapper.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -17,7 +17,8 @@ from nextword.checking.property import Case, Deviation, Property, at_least_singl
 from nextword.checking.readers import Reader, in_blocks
 
 _TOKENS = 2_000_000
-"""Maximum number of tokens, per thousand weights of the model, that the model reads to generate samples."""
+"""Maximum number of tokens that a model with a thousand weights reads to generate samples; larger models read
+proportionally fewer."""
 
 DRAWS = 4000
 """Number of tokens that are sampled after each prefix, if sampling is cheap."""
@@ -32,19 +33,20 @@ PREFIXES = 8
 """Number of prefixes of one text."""
 
 _TESTS = 3
-"""Number of tests among which the false-alarm rate is split: one of all tokens in order, one of rare tokens, one of
-single tokens."""
+"""Number of tests of samples, which share the allowed false-alarm rate: ``largest_step`` (all tokens, in order of
+probability), ``least_likely_tail`` (rare tokens), and ``least_likely`` (single tokens)."""
 
 _TAILS = 10
-"""Number of tails of rare tokens. A tail has the tokens beyond 1/2, 3/4, 7/8 and so on of the probability."""
+"""Number of tails that ``least_likely_tail`` tests. In order of decreasing probability, tail j begins where the tokens
+before it have the total probability ``1 - 2^-j``."""
 
 
 def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
-    """A number for each sampled token that is uniform on [0, 1] if samples follow the probabilities.
+    """A number for each token in ``drawn``. If tokens follow ``log_probs``, these numbers are uniform on [0, 1].
 
-    It is the probability of all tokens more probable than the sampled one, plus a random part of the sampled token's
-    own probability (the probability integral transform of a discrete distribution). So samples after different prefixes
-    can be pooled. A temperature or truncation shifts all of these numbers in one direction.
+    A token's number is the total probability of all more probable tokens, plus a random part of the token's own
+    probability (the probability integral transform of a discrete distribution). Numbers of samples after different
+    prefixes can therefore be pooled. Sampling with a temperature or truncation shifts all numbers in one direction.
     """
     p = log_probs.double().exp()
     order = p.argsort(descending=True)
@@ -55,14 +57,14 @@ def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], s
 
 
 def largest_step(uniform: Float[Tensor, "n"]) -> float:
-    """Kolmogorov-Smirnov distance of numbers from the uniform distribution."""
+    """Kolmogorov-Smirnov distance of the numbers ``uniform`` from the uniform distribution on [0, 1]."""
     found = uniform.sort().values
     steps = torch.arange(len(found) + 1, dtype=torch.float64) / len(found)
     return float(torch.maximum(steps[1:] - found, found - steps[:-1]).max())
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """The tail beyond 1 - 2^-j whose count is least probable. Returns j and the logarithm of that probability."""
+    """Returns j of the tail above 1 - 2^-j whose count of numbers is least probable, and this log-probability."""
     from scipy.stats import binom
 
     chances = []
@@ -75,7 +77,7 @@ def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
 
 
 def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> float:
-    """The token whose count is least probable under a binomial distribution, and the logarithm of that probability."""
+    """The smallest log-probability, over all tokens, of a token's count in ``drawn`` (binomial distribution)."""
     from scipy.stats import binom
 
     counts, p = torch.bincount(drawn, minlength=len(log_probs)).numpy(), log_probs.double().exp().clamp_max(1).numpy()
@@ -87,11 +89,11 @@ _SEED = 0x5EED_0F_A0D17
 """Random seed of these tests. It differs from the likely seeds of a tested sampler, so that both are independent."""
 
 Draws = list[tuple[list[int], Tensor, Tensor]]
-"""Prefixes, each with the stated log-probabilities and the samples of the next token."""
+"""For each prefix: its tokens, the stated log-probabilities of the next token, and sampled next tokens."""
 
 
 def judged(draws: Draws) -> Iterator[Deviation]:
-    """Results of all tests, relative to what chance explains. A test fails if its result is above 1."""
+    """Yields each test's statistic, divided by its largest value under the false-alarm rate. Above 1, a test fails."""
     together = torch.cat([positions_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
     gap, bound = largest_step(together), largest_gap(len(together), _TESTS)
     at = f"{gap:.4g} of the probability is misplaced in {len(together)} samples; chance explains {bound:.4g}"
@@ -171,16 +173,17 @@ GENERATING = Property(
 # -- Sums of probabilities: how they are computed, how much rounding can change them, and which tokens have the excess.
 
 _SUMS = 10_000
-"""Maximum number of sums in one audit."""
+"""Assumed maximum number of tested sums in one audit, which share the false-alarm rate ``FALSE_ALARM_EXACT``."""
 
 _LARGEST_SCORE = 256.0
 """Assumed maximum size of logits, whose rounding limits the precision of sums. Real logits are smaller."""
 
 _MOSTLY = 1 / 3
-"""If the probability of tokens seen before is at most this multiple of the excess, they are named as its cause."""
+"""If the sum's excess over 1 is larger than this share of the probability of tokens seen before, the message names
+these tokens as the cause."""
 
 _CALLS_AT_ONCE = 4096
-"""Number of continuations per call."""
+"""Number of continuations that the scorer scores per call."""
 
 MANY = 20_000
 """Maximum vocabulary size for which all continuations are tested in a quick audit."""
@@ -212,16 +215,18 @@ def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
 
 
 def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) -> float:
-    r"""Tolerance: how far rounding can move a sum of V correctly normalised probabilities from 1.
+    r"""Largest distance from 1 of the sum of V correctly normalised probabilities that rounding explains.
 
-    It is ``u_c (s + log V + lambda sqrt(V)) + u_a log V``. A logarithm is rounded relative to logits of size s and to
-    itself. The normaliser is a sum of V terms in any order. Its rounding errors exceed ``lambda sqrt(V) u`` with the
-    probability ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to the allowed false-alarm
-    rate. Answers in a lower precision are rounded once more. This changes the sum by at most ``u_a`` times the entropy.
+    It is ``u_c (s + log V + lambda sqrt(V)) + u_a log V``, with the unit roundoffs u_c of ``computed`` and u_a of
+    ``answers``. A log-probability has a rounding error relative to logits of size s and to itself. The normaliser is a
+    sum of V terms in any order. Its rounding errors exceed ``lambda sqrt(V) u_c`` with the probability ``2
+    exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to the allowed false-alarm rate. If
+    ``answers`` is less precise than ``computed``, rounding the answers changes the sum by at most ``u_a`` times the
+    entropy.
 
     Args:
-        answers: Precision of the answers.
-        computed: Precision of the normalisation. Half precision does not excuse a wrong sum.
+        answers: Precision of the returned log-probabilities.
+        computed: Precision of the normalisation, at least float32: half precision does not excuse a wrong sum.
         vocabulary: Vocabulary size V.
     """
     sure = math.sqrt(2 * math.log(2 * _SUMS / FALSE_ALARM_EXACT))
@@ -287,9 +292,10 @@ def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
 
 
 def continuations(vocabulary: int, thorough: bool) -> Property:
-    """The question about all continuations. For a large vocabulary, only a thorough audit asks it.
+    """The property that all continuations sum to one. With a large vocabulary, only a thorough audit tests it.
 
-    A test of only some continuations would not prove anything about the sum, because others may have the missing part.
+    A test of only some continuations would prove nothing about the sum, because the other continuations may have the
+    missing probability.
     """
     if thorough or vocabulary <= MANY:
         return CONTINUATIONS
@@ -330,11 +336,11 @@ FALSE_ALARM_SAMPLED = 1e-3
 """Probability that any test of samples in an audit fails by chance alone."""
 
 MISSED = 1e-3
-"""Probability that the audit does not find a fault of the stated size and share."""
+"""Probability that the audit misses a fault at the share of positions that it reports (``share_found``)."""
 
 
 def share_found(asked: int) -> float:
-    """Share of faulty positions. If it is larger, the probability that no tested position is faulty is below 0.001.
+    """Share of faulty positions above which ``asked`` tests miss all faulty positions with probability below 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069
@@ -343,10 +349,10 @@ def share_found(asked: int) -> float:
 
 
 def largest_gap(draws: int, tests: int) -> float:
-    """Limit of the Kolmogorov-Smirnov distance of uniform samples. They exceed it with the false-alarm rate.
+    """Largest Kolmogorov-Smirnov distance of ``draws`` uniform numbers that the false-alarm rate permits.
 
-    It is the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), which holds for any number
-    of samples. The false-alarm rate is split among the tests.
+    The limit follows from the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), which holds
+    for any ``draws``. ``tests`` tests share the false-alarm rate ``FALSE_ALARM_SAMPLED``.
 
     >>> round(largest_gap(10_000, 1), 4)
     0.0195

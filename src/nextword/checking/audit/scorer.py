@@ -51,7 +51,7 @@ class Scorer(Protocol):
         ...
 
     def text_distributions(self, texts: Texts, /) -> Sequence[Array]:
-        """For each text of T tokens, log-probabilities (T, V). Row t is about token t, given the tokens before it.
+        """For each text of T tokens, log-probabilities (T, V). Row t predicts token t from the tokens before it.
 
         Row 0 is the distribution before any token. It is NaN if the scorer has no such distribution.
         """
@@ -60,7 +60,8 @@ class Scorer(Protocol):
     def text_log_probs(self, texts: Texts, /) -> Sequence[Array]:
         """For each text of T tokens, (T,): the log-probability of each token given the tokens before it.
 
-        A compressor or a bits-per-byte benchmark needs only these numbers. The first may be NaN, as above.
+        A compressor or a bits-per-byte benchmark needs only these numbers. The first number may be NaN if the scorer
+        does not predict the first token.
         """
         ...
 
@@ -69,7 +70,7 @@ class Scorer(Protocol):
         ...
 
     def reset(self) -> None:
-        """Optional. Forget all texts. It is called before each question. A scorer without it must not keep state."""
+        """Optional. Forget all texts. Called before each question. A scorer without this method must not keep state."""
         ...
 
     def in_steps(self, texts: Texts, sizes: Sequence[int], order: Sequence[int] | None, /) -> Sequence[Array]:
@@ -96,7 +97,7 @@ class Scorer(Protocol):
 
 CALL, TEXTS, OBSERVED = "__call__", "text_distributions", "text_log_probs"
 WAYS = (CALL, TEXTS, OBSERVED)
-"""Methods that return probabilities. If two disagree, the earlier one counts as correct."""
+"""Names of the methods that return probabilities. If two methods disagree, the earlier one counts as correct."""
 
 
 _LONGEST_COPY = 2**26
@@ -122,11 +123,11 @@ class ScorerReader(Reader):
         self.vocabulary = vocabulary
 
     def texts(self, batch: Batch) -> list[list[int]]:
-        """The texts of a batch, in the form for a scorer."""
+        """The texts of ``batch`` without padding, as lists of token ids."""
         return [ids[mask].tolist() for ids, mask in zip(batch.ids.cpu(), batch.mask.cpu(), strict=True)]
 
     def longer_texts(self, batch: Batch) -> list[list[int]]:
-        """The texts with one more token each."""
+        """The same texts, each with one more token."""
         return [[*text, text[0]] for text in self.texts(batch)]
 
     def told(self, batch: Batch) -> Float[Tensor, "N K"]:
@@ -134,7 +135,7 @@ class ScorerReader(Reader):
         return torch.cat([answer[1:] for answer in self.asked(self.longer_texts(batch))])
 
     def asked(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """For each text of T tokens, (T, V), or (T, 1) if only observed tokens are scored. Row t is about token t.
+        """For each text of T tokens, log-probabilities (T, V), or (T, 1) of observed tokens. Row t predicts token t.
 
         Raises:
             WrongAnswerError: If the answer has another shape.
@@ -178,7 +179,7 @@ class ScorerReader(Reader):
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """Answers of any reader, with one additional token per text."""
+        """Answers in steps with a cache, as in ``Scorer.in_steps``, with one additional token per text."""
         self._reset()
         texts = self.longer_texts(batch)
         found = self.model.in_steps(texts, list(sizes), None if order is None else order.tolist())
@@ -221,7 +222,7 @@ def lacks(method: str) -> Callable[[Any], str]:
 
 
 def copy_of(scorer: Any) -> bytes | None:
-    """A copy for ``untouched``. None if the scorer cannot be copied or the copy is larger than 64 MiB."""
+    """A copy of ``scorer`` for ``untouched``. None if it cannot be copied or the copy is larger than 64 MiB."""
     copied = _Short()
     try:
         pickle.dump(scorer, copied)

@@ -169,7 +169,7 @@ LENGTHS = Property(
 # -- Bits per byte: every byte of a text is counted once, and no byte is free.
 
 _SAME_BITS = 1e-12
-"""Relative tolerance within which the costs of two different texts count as equal."""
+"""Relative difference up to which the bits of two different texts count as equal."""
 
 PROBES = (
     "The cat sat on the mat.",
@@ -228,7 +228,8 @@ _TEXTS = 4
 """Number of texts that are scored twice."""
 
 _SURE = 4.0
-"""Number of standard errors by which a mean gain must exceed 0. By chance this happens once in 30,000 audits."""
+"""Number of standard errors above 0 from which a mean gain counts as learning. Chance exceeds it in one of 30,000
+audits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +237,7 @@ class Repetition:
     """Several new texts. Each is scored twice in a row."""
 
     gains: Float[Tensor, "K"]
-    """Gain of each observed token in nats, if both numbers are finite."""
+    """Gain of each observed token, in nats: its log-probability in the second answer minus that in the first."""
     found: tuple[Deviation, ...]
     """Deviation of the second answer from the first, for each text."""
 
@@ -254,7 +255,7 @@ class Repetition:
 
     @property
     def was_learned(self) -> bool:
-        """Whether tokens became systematically more probable when they were scored again."""
+        """Whether tokens are systematically more probable in the second answers."""
         if len(self.gains) < 2 or not self.gains.any():
             return False
         error = float(self.gains.std()) / math.sqrt(len(self.gains))
@@ -313,7 +314,7 @@ def _fresh(case: Case) -> ProbeSample:
 
 
 def _gains(first: Tensor, second: Tensor, batch: Batch) -> Float[Tensor, "K"]:
-    """Differences of the log-probabilities of the observed tokens of one text."""
+    """Differences ``second - first`` of the log-probabilities of the observed tokens of one text."""
     ids, last = batch.ids[batch.mask], batch.row != batch.row.roll(-1)
     last[-1] = True
     if first.shape[1] == 1:

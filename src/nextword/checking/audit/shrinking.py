@@ -11,15 +11,15 @@ from nextword.checking.probe_texts import ProbeSample
 from nextword.checking.property import Property, Worst, worst_of
 
 _TRIES = 60
-"""Maximum number of inputs that are tried."""
+"""Maximum number of smaller inputs that are tried."""
 
 
 def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
-    """Reduce the input that shows a fault. First texts are removed, and then texts are shortened.
+    """Search for a smaller input than that of ``worst`` that shows the fault: fewer texts, then shorter texts.
 
     Returns:
-        The deviation above ``allowed`` on the smallest input. The given one if nothing can be removed, or if the
-        deviation cannot be reproduced.
+        The deviation on the smallest input found whose deviation is above ``allowed``. ``worst`` itself if there is no
+        smaller one.
     """
     samples = _smaller(worst.case.sample)
     for _ in range(_TRIES):

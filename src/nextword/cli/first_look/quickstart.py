@@ -26,7 +26,7 @@ ASKED = """Two words may come next, and nothing else may: "She could not choose 
 she took a bus to". Which output layers rank both words in the top 2? The words, the prompts and a small GPT-2 are "
                  "generated now.
 """
-"""The question of the comparison, printed before it."""
+"""The question that the comparison answers, printed before its results."""
 
 VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
 """Vocabulary size, tokens in the list, and tokens that each model generates."""
@@ -87,7 +87,7 @@ def quickstart(
 
 
 def untrained_line() -> str:
-    """README's first example in one sentence. With a cache, a GPT-2 with random weights continues a repeated list."""
+    """README's first example in one sentence: an untrained GPT-2 with a cache continues a repeated list."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -161,7 +161,7 @@ LEAD = "acc@2"
 
 
 def short_table(results: Results) -> RenderableType:
-    """A table of three metrics, with the best methods and a note on seeds. For another task, the usual table."""
+    """A table of three metrics, with the best methods and a note on seeds; for other tasks, the usual table."""
     if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
         return results_table(results)
     rows = [

@@ -35,7 +35,7 @@ DECODING = "greedy"
 TOKENS = 60
 """Number of tokens that each model generates."""
 LITTLE = 0.02
-"""Difference in nats per token below which the difference is reported as negligible."""
+"""Difference between both losses, in nats per token, below which the output calls it negligible."""
 
 
 class RealModel(Record):
@@ -50,7 +50,7 @@ class RealModel(Record):
     tokens: int = Field(ge=1)
     """Number of tokens of the second text. This text was not used for calibration."""
     nll: dict[str, float]
-    """Nats per token of the second text, by model."""
+    """Loss on the second text, in nats per token, by model (with and without the cache)."""
     written: dict[str, str]
     """Text that each model generates in place of the last paragraph."""
 
@@ -82,7 +82,7 @@ def _seen_before(record: Path, model: str) -> RealModel | None:
 
 
 def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
-    """The results of both models, and the HTML page. ``now`` receives the progress."""
+    """The results with and without the cache, and the HTML page. ``now`` is called with the name of each step."""
     plain = open_model(model, name=ALONE)
     model_with_cache: Any = attach(plain.model.backbone, "cache")
     cached = OpenedModel(WITH, model_with_cache.eval(), plain.tokenizer)

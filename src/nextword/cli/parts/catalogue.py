@@ -1,4 +1,4 @@
-"""Registered classes. They are found by parsing source files instead of importing them, so torch is not imported.
+"""Finds registered classes by parsing source files instead of importing them, so that torch is not imported.
 
 Our own packages and the plug-ins of other packages are parsed in the same way. A class is found only if its decorator
 is a literal ``@registry.register("name")`` and its module imports ``registry`` from a package. Its docstring, the names

@@ -39,8 +39,9 @@ VERBS = {
     "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
     "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),
 }
-"""Every command, in the order of ``nextword --help``: its ``module:member``, and its line in this list. The line is
-here, because the command's help text is in its module, which the list does not import."""
+"""Every command, in the order of ``nextword --help``: its ``module:member``, and its line in the output of ``nextword
+--help``. The line is here, because the command's own help text is in its module, which ``nextword --help`` does not
+import."""
 
 OLD_NAMES = {"text-memory": "ngram"}
 """The current name of each renamed command."""

@@ -1,4 +1,4 @@
-"""Errors of the command line. An error is one line that says what to do, without a traceback."""
+"""Prints errors of the command line as one line that says what to do, without a traceback."""
 
 from __future__ import annotations
 

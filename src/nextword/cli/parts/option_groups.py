@@ -73,7 +73,7 @@ class ComputingOptions(Settings):
 
 
 class EngineOptions(Settings):
-    """How the runs are scheduled, and the CPU cores and GPUs of each run."""
+    """Options for the schedule of the runs, and for the CPU cores and GPUs of each run."""
 
     engine: str = "sequential"
     """How to schedule the runs. sequential: one after another. ray: in parallel, as Ray tasks on this machine or a
@@ -94,7 +94,7 @@ class EngineOptions(Settings):
 
 
 def systems_of(files: list[str]) -> dict[str, list[str]]:
-    """The files of each system, by the system's name. A file without a name is a system named after the file.
+    """The files of each system, by name, from all ``NAME=FILE``. A file without NAME is a system named after the file.
 
     Raises:
         ValueError: If two files without a name would have the same name.

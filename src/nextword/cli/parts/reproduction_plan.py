@@ -29,8 +29,9 @@ FEW = 4
 def plan_reproduction(request: Request, gpu: str | None) -> None:
     """Print the plan of a request.
 
-    ``gpu`` is the GPU for which hours are estimated: "NAME", or "NAME:SHARE" with the share of its peak speed that
-    training reaches. None: each kind of training is timed on this machine, but at scale paper ``GPU`` is assumed.
+    ``gpu`` is the GPU for which hours are estimated: "NAME", or "NAME:SHARE" with the share of the GPU's peak speed
+        that training reaches. None: each kind of training is timed on this machine, but at scale "paper" the GPU
+        ``GPU`` is assumed.
 
     Raises:
         ValueError: If the GPU is unknown or an override applies to no experiment.

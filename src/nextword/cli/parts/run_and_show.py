@@ -1,4 +1,4 @@
-"""Code that the commands share: running and showing a comparison, Ctrl-C, and printing lines."""
+"""Code that commands share: running a comparison and showing its results, Ctrl-C, and printing lines."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def print_line(console: Console, text: str) -> None:
 
 @contextlib.contextmanager
 def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[None]:
-    """Convert Ctrl-C to exit code 130 and a message that says what is kept.
+    """In this block, Ctrl-C ends the command with exit code 130 and a message that says which results are kept.
 
     Args:
-        kept: Description of what is kept, used if the interruption has no message of its own. None: nothing is kept.
-        goes_on: Whether the same command resumes. If it does, the message has the command.
+        kept: Description of the kept results, used if the interruption has no message. None: no results are kept.
+        goes_on: Whether the same command resumes the work. If it does, the message contains the command.
     """
     try:
         yield

@@ -127,11 +127,11 @@ class _Bars(Watcher):
 
 
 QUIET_SECONDS = 5.0
-"""Number of seconds without output after which a new stage gets a line."""
+"""Seconds without output after which a new stage is printed as a line."""
 SECONDS_BETWEEN_LINES = 10.0
 """Minimum seconds between two lines of training losses. Validation losses and the last step always get a line."""
 SHORT = 1.0
-"""Minimum duration in seconds of a task without stages that gets a line."""
+"""Minimum duration, in seconds, of a task without stages for which a line is printed."""
 WARNING = "warning"
 """First word of a warning line."""
 

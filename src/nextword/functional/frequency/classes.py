@@ -155,10 +155,10 @@ MOST_CLASSES = 512
 which is below 40 for usual vocabularies. For nearly even counts the limit avoids quadratic cost."""
 
 TIE = 1e-12
-"""Objectives within this difference count as equal, and the smaller K is chosen."""
+"""Values of the objective that differ by less count as equal; then the smaller K is chosen."""
 
 AT_ONCE = 1 << 18
-"""Number of boundaries processed together; limits memory."""
+"""Number of class boundaries that are processed together, which limits memory."""
 
 Counts = Sequence[int] | Int[np.ndarray, "V"]
 
@@ -179,7 +179,7 @@ class MefMaxCurve:
 
     @property
     def values(self) -> Float[np.ndarray, "N"]:
-        """The objective, the sum of both terms."""
+        """Value of the objective for each K: ``between + within``."""
         summed: Float[np.ndarray, "N"] = self.between + self.within
         return summed
 
@@ -213,7 +213,7 @@ def mefmax_curve(counts: Counts, most: int | None = MOST_CLASSES) -> MefMaxCurve
 
 
 def evenness(counts: Counts, classes: FrequencyClasses) -> tuple[float, float]:
-    """Both terms of the objective for given classes: between classes, within classes."""
+    """Both terms of the objective for ``classes``: evenness between classes, and evenness within classes."""
     ranked = np.asarray(counts, dtype=np.int64)[classes.order]
     between, within = _terms(_Sums.of(ranked), np.array([classes.count]), np.array(classes.boundaries))
     return float(between[0]), float(within[0])
@@ -284,6 +284,6 @@ def _terms(
 
 
 def _numbered(ks: Int[np.ndarray, "N"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
-    """The K of each class and its number: for ks 2, 3 these are 2 2 3 3 3 and 1 2 1 2 3."""
+    """For all classes of all K in ``ks``, their K and numbers: for ks 2, 3 these are 2 2 3 3 3 and 1 2 1 2 3."""
     k_of = np.repeat(ks, ks)
     return k_of, np.arange(1, len(k_of) + 1) - np.repeat(np.cumsum(ks) - ks, ks)

@@ -41,7 +41,8 @@ BATCHES_AT_ONCE = 8
 
 MOST_BATCHES_AT_ONCE = 128
 STEP_SECONDS = 5.0
-"""If a step takes less time, the next step has twice as many batches, because each step starts new processes."""
+"""Seconds per step. If a step takes less time, the next step has twice as many batches, because each step starts new
+processes."""
 
 MOST_PROCESSES = 1024
 
@@ -320,7 +321,7 @@ class Tally:
     state: Any
 
     def plus(self, row: Mapping[str, Any], state: Any) -> Tally:
-        """Returns a new tally, so that an interruption never leaves a half-updated one."""
+        """Returns a new tally that includes ``row``. An interruption therefore never leaves a half-updated tally."""
         counts = self.counts.copy()
         counts[row["ids"]] += np.asarray(row["counts"], dtype=np.int64)
         return Tally(counts, self.items + int(row["items"]), state)

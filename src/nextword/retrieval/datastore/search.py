@@ -45,7 +45,7 @@ class ExactSearch:
 
     @torch.no_grad()
     def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the nearest keys, nearest first; -1 if there are fewer than ``count``."""
+        """Numbers of the ``count`` keys nearest to each query, nearest first; -1 if there are fewer keys."""
         return torch.cat([self._of(part, count) for part in torch.split(queries.detach().float(), _QUERIES)])
 
     def _of(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
@@ -68,9 +68,10 @@ class ExactSearch:
 def _best(
     scores: Float[Tensor, "N B"], count: int, least: Float[Tensor, "N 1"]
 ) -> tuple[Float[Tensor, "N M"], Int[Tensor, "N M"]]:
-    """The best scores of each row with their columns: ``count`` of them, or all above ``least``.
+    """The best scores of each row with their columns: the ``count`` best, or all scores above ``least``.
 
-    Most scores of a block are below ``least``, so that only the largest score of each group is compared.
+    Most scores of a block are below ``least``. So the largest score of each group is compared first, and only groups
+    above ``least`` are searched.
     """
     if scores.shape[1] % _GROUP:
         found = scores.topk(min(count, scores.shape[1]))
@@ -180,7 +181,7 @@ class FaissSearch:
             )
 
     def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the keys found, nearest first; -1 if there are fewer than ``count``."""
+        """Numbers of the ``count`` keys that FAISS finds nearest to each query, nearest first; -1 if fewer."""
         _, numbers = self.index.search(np.ascontiguousarray(queries.detach().float().cpu().numpy()), count)
         return torch.from_numpy(numbers).to(queries.device)
 
@@ -221,7 +222,7 @@ class RecentKeys:
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:
-        """Adds a text as a new document: its states, and the token after each."""
+        """Adds a text as a new document: ``keys`` are its states, ``tokens`` the token after each state."""
         kept = slice(max(0, len(tokens) - self.most), len(tokens))
         places = np.arange(kept.start, kept.stop)
         at = (self._appended + places) % self.most
@@ -241,20 +242,20 @@ class RecentKeys:
             yield begin, torch.from_numpy(self.keys_at(numbers))
 
     def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
-        """Some keys."""
+        """The keys with these numbers."""
         return self._keys.take(self._at(numbers), axis=0)
 
     def tokens_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token after each of some keys."""
+        """The token after each of the keys with these numbers."""
         return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """The kept tokens of a text between two positions, and the position of the first one."""
+        """Kept tokens of ``document`` from position ``first`` to ``last``, and the position of the first one."""
         numbers = np.arange(len(self))
         of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]
         return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Text number (from the first one appended) and position within the text of each of these tokens."""
+        """Number of the text (in order of appending) and position within it, for the token after each key."""
         return self._places.take(self._at(numbers), axis=0)

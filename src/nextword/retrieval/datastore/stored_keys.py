@@ -1,4 +1,4 @@
-"""An opened datastore, memory-mapped, so that it may be larger than the memory."""
+"""An opened datastore. Its files are memory-mapped, so that it may be larger than the memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from nextword.runtime.files import Record
 from nextword.runtime.shard_files import StoreKind, shard_file, write_array
 
 _OFF = 0.05
-"""Maximum relative difference of states: bfloat16 rounding is below it, another model far above."""
+"""Maximum relative difference between states of the same model. Rounding to bfloat16 changes states less, another model
+far more."""
 
 
 class StoredKeys:
@@ -78,7 +79,7 @@ class StoredKeys:
     def _gathered(
         self, numbers: Int[np.ndarray, "M"], found: np.ndarray, read: Callable[[Shard, np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Fills ``found`` with what is read of each shard."""
+        """Fills ``found`` with the rows that ``read`` returns for each shard's keys."""
         of = np.searchsorted(self._firsts, numbers, side="right") - 1
         for number in np.unique(of).tolist():
             rows = np.flatnonzero(of == number)
@@ -86,7 +87,7 @@ class StoredKeys:
         return found
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of a document between two positions, and the position of the first one."""
+        """Tokens of ``document`` from position ``first`` to ``last``, and the position of the first returned token."""
 
         def document_of(number: int) -> int:
             return int(self.positions_at(np.array([number]))[0, 0])
@@ -96,7 +97,7 @@ class StoredKeys:
         return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Raises ValueError if these states of the probe's tokens differ from those stored with the datastore."""
+        """Raises ValueError if ``states`` of the probe's tokens differ from the states stored with the datastore."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
         if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
@@ -128,7 +129,7 @@ def write_shard(
     places: Int[np.ndarray, "K 2"],
     precision: str,
 ) -> ShardFacts:
-    """Writes a shard, its facts last; if the process is killed earlier, the next build makes the shard again.
+    """Writes a shard, and last the file with its facts. Without this file, the next build makes the shard again.
 
     ``tokens`` has the token after each state of ``keys``, ``places`` the document of this token and its position in
     the document. With precision int8, each key has its own scale.
@@ -223,7 +224,7 @@ def _mapped(path: Path, shape: tuple[int | None, ...], kind: StoreKind) -> np.nd
 # -- The manifest of a datastore: its model, tokenizer, data and shards.
 
 MANIFEST, PROBE = "store.json", "probe.npy"
-"""Names of the file that is written last, and of the states that identify the model."""
+"""Name of the manifest, which is written last, and of the file with states that identify the model."""
 
 DATASTORE = StoreKind("store", "datastore", MANIFEST, "nextword datastore build")
 STATES = StoreKind("store", "store of states", "states.json", "nextword states build")
@@ -234,7 +235,7 @@ STATES_FORMAT: Final = "nextword-states/1"
 
 
 class StoreOrigin(Record):
-    """Everything that determines the content of a store; two builds into one folder must agree on it."""
+    """Everything that determines the content of a store. Two builds into the same folder must have equal origins."""
 
     format: Literal["nextword-datastore/1", "nextword-states/1"] = "nextword-datastore/1"
     """Name and version of the format; a reader refuses others."""
@@ -251,7 +252,7 @@ class StoreOrigin(Record):
     vocab_size: int
     """Vocabulary size of the model."""
     precision: Literal["float16", "int8", "bfloat16", "float32", "float64"]
-    """Precision of the keys; the last three only for stored states."""
+    """Precision of the keys; the last three values are possible only for stored states."""
     start: int
     """The token before every document."""
     window: int
@@ -263,7 +264,7 @@ class StoreOrigin(Record):
 
 
 class ShardFacts(Record):
-    """One shard; written when its other files are there."""
+    """Facts about one shard, written after its other files are complete."""
 
     number: int
     """Number of the shard, from 0."""

@@ -26,7 +26,7 @@ UNFINISHED = ".building"
 """Subfolder for files of an unfinished build."""
 
 BETWEEN = 0
-"""Mark before, between and after documents; token ``t`` is stored as ``t + 1``."""
+"""Number stored before, between and after documents. Token ``t`` is stored as ``t + 1``."""
 
 _AT_ONCE = 1 << 22
 
@@ -49,13 +49,14 @@ def build_ngram_index(
     data: Sequence[str],
     command: str = "nextword ngram build",
 ) -> NgramManifest:
-    """Builds an n-gram index: stores documents, and sorts all positions by the tokens before them.
+    """Builds an n-gram index in ``out``: stores documents, and sorts all their positions by the tokens before them.
 
     A stopped build leaves no readable index, and starts from the beginning next time. A folder with the same corpus is
     not changed. Sorting needs memory of 5 times the size of the tokens (2 or 3 bytes per token).
 
-    Documents are read once, and may exceed memory; tokens must be below ``vocab_size``. ``tokenizer`` is the
-    tokenizer's fingerprint. ``command`` is named in messages to other processes that want to write to the folder.
+    ``documents`` is read once, and may exceed memory; tokens must be below ``vocab_size``. ``tokenizer`` is the
+    tokenizer's fingerprint, ``data`` the corpus's source for reports. ``command`` is named in messages to other
+    processes that want to write to the folder.
 
     Raises:
         ValueError: If there are no or too many tokens, a token is outside the vocabulary, or the folder has another

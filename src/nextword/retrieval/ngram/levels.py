@@ -20,11 +20,11 @@ EVIDENCE = (1, 4, 16, 64)
 longest match of all."""
 
 LIMIT = 1024
-"""Maximum number of occurrences of a level's match; more frequent matches are short, and the head predicts them
-itself."""
+"""Maximum number of occurrences of a level's match. More frequent matches are short, and the head predicts the tokens
+after them without the index."""
 
 _AT_ONCE = 1 << 21
-"""Number of tokens compared, or positions read, per step."""
+"""Maximum number of tokens that are compared, or positions that are read, per step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Found:
         return counts
 
     def widest(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """First and end rank over all levels; the positions of each level are among those of the next."""
+        """First and end rank over all levels. A level's positions are among those of the next level."""
         level = self.counts.argmax(1)[:, None]
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
@@ -120,10 +120,10 @@ def find_levels(
 def _level_lengths(
     index: NgramIndex, queries: Int[np.ndarray, "M L"], at: Int[np.ndarray, "M"], evidence: tuple[int, ...]
 ) -> Int[np.ndarray, "M J"]:
-    """Tokens of the longest match that occurs as often as each level asks; 0 where none does.
+    """For each level, length of the longest match with at least the level's number of occurrences; 0 without one.
 
-    Positions that share more tokens with a query are nearer to it in the order. So the positions of a match that occurs
-    ``n`` times or more are among the ``n`` nearest on either side, and ``n`` of them in a row have the match in common.
+    In the sorted order, positions that share more tokens with a query are nearer to it. So if a match occurs ``n``
+    times or more, ``n`` adjacent positions among the ``n`` nearest on either side of the query share the match.
     """
     most = evidence[-1]
     ranks = at[:, None] + np.arange(-most, most)
@@ -144,7 +144,7 @@ def _ranges(
     lengths: Int[np.ndarray, "M J"],
     limit: int,
 ) -> tuple[Int[np.ndarray, "M J"], Int[np.ndarray, "M J"], Int[np.ndarray, "M J"]]:
-    """Length of each level's match and where its positions begin and end; zeros where they are none or too many."""
+    """Length of each level's match, and its first and end rank; zeros if its positions are none or too many."""
     levels = lengths.shape[1]
     begin, end = np.maximum(at - limit - 1, 0), np.minimum(at + limit + 1, len(index))
     cut = np.arange(queries.shape[1] + 1) >= lengths.reshape(-1, 1)
@@ -158,7 +158,8 @@ def _ranges(
 # -- The weight of each level, by the length of the longest match, fitted to held-out text.
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 33, 65)
-"""Shortest match length of each group, which has weights of its own; without a match the head predicts alone."""
+"""Shortest match length, in tokens, of each group of lengths. Each group has its own weights. Without a match, the head
+predicts alone."""
 
 PRIOR = 4.0
 """Strength of the prior, in positions: weights of rare lengths are drawn towards those of all lengths together."""
@@ -186,9 +187,9 @@ class MatchWeights(Record):
     gain: float | None = None
     """Gain on this text with the best shares, in nats per token; None if unknown."""
     low: float | None = None
-    """Lower end of its 95 % interval."""
+    """Lower end of the gain's 95 % interval."""
     high: float | None = None
-    """Upper end. If the interval includes 0, the head gets the whole share."""
+    """Upper end of the gain's 95 % interval. If the interval includes 0, the head gets the whole share."""
     evidence: tuple[int, ...] = EVIDENCE
     """Minimum number of occurrences of each level's match."""
     limit: int = Field(default=LIMIT, ge=1)
@@ -265,8 +266,8 @@ def fit_match_weights(
     The likelihood of a mixture is concave in its weights, so expectation maximisation from equal weights always finds
     the same optimum.
 
-    ``log_head`` has the log-probability of each token by the head alone, and ``levels`` its probability by each level
-    of ``found``, which was looked up with this ``evidence`` and ``limit``.
+    ``log_head`` has the log-probability of each token by the head alone, and ``levels`` the token's probability by each
+    level of ``found``. ``evidence`` and ``limit`` are those with which ``found`` was looked up.
 
     Raises:
         ValueError: If there are no tokens, or the head gives one probability 0.

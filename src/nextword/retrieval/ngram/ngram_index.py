@@ -16,10 +16,10 @@ from nextword.retrieval.ngram.building import BETWEEN
 from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, NgramManifest
 
 BELOW = -1
-"""Number in a query that sorts before every token, and is not a token."""
+"""Number at the end of a query that sorts before every token. It is not a token."""
 
 ABOVE = 1 << 40
-"""Number in a query that sorts after every token, and is not a token."""
+"""Number at the end of a query that sorts after every token. It is not a token."""
 
 _SAMPLES, _SAMPLE = 64, 1024
 """Number of samples of the corpus in its fingerprint, and tokens per sample."""
@@ -114,7 +114,7 @@ class NgramIndex:
         return np.where(inside, shared, 0)
 
     def _before(self, ranks: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """The tokens that end at positions of the order, last one first, each plus one."""
+        """The tokens up to the positions at ``ranks``, in reverse order, each plus one."""
         at = self._order[ranks].astype(np.int64)[:, None] + np.arange(length)
         # beyond the end is only the mark that ends the stream, which is in no query
         tokens: Int[np.ndarray, "M L"] = self._stream[np.minimum(at, len(self._stream) - 1)].astype(np.int64)
@@ -126,7 +126,7 @@ class NgramIndex:
         return tokens
 
     def next_positions(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPosition]:
-        """The positions of these next tokens, with document names."""
+        """The positions of the tokens of ``next_tokens``, with document names."""
         documents, offsets = self.next_offsets(ranks)
         return [
             StoredPosition(self.names[document], int(offset))
@@ -134,13 +134,13 @@ class NgramIndex:
         ]
 
     def next_offsets(self, ranks: Int[np.ndarray, "M"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
-        """The positions of these next tokens, as document number and offset."""
+        """The positions of the tokens of ``next_tokens``, as document number and offset."""
         forward = len(self._stream) - self._order[ranks].astype(np.int64)  # one more than the position before it
         documents = np.searchsorted(self._starts, forward, side="right") - 1
         return documents, forward - self._starts[documents]
 
     def tokens_of(self, document: int, begin: int, end: int) -> Int[np.ndarray, "T"]:
-        """Tokens of a document from one offset to another, clipped at the ends of the document."""
+        """Tokens of ``document`` from offset ``begin`` to ``end``, clipped at the ends of the document."""
         start = int(self._starts[document])
         after = int(self._starts[document + 1]) if document + 1 < len(self._starts) else len(self._stream)
         first, last = start + max(begin, 0), min(start + end, after - 1)
@@ -217,7 +217,7 @@ class LastTokens:
         return int((self.position - self.first).max()) + 1 if len(self.position) else 0
 
     def last(self, which: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """The last tokens of some contexts, each id plus one; ``BELOW`` from the first missing or unknown token on."""
+        """The last tokens of the contexts ``which``, each id plus one; ``BELOW`` from a missing or unknown token on."""
         at = self.position[which][:, None] - np.arange(length)
         tokens = np.where(
             at >= self.first[which][:, None], self.ids[self.row[which][:, None], np.maximum(at, 0)], BELOW
@@ -246,8 +246,8 @@ def expect_held_out(
 ) -> None:
     """Raises ValueError if a text is in the corpus.
 
-    The text is cut into runs of ``RUN`` tokens, and each is looked up. Names, quotations and headings that a new text
-    shares with the corpus are shorter or few. ``instead`` is the message's advice.
+    The text is cut into runs of ``RUN`` tokens, and each run is looked up. A new text shares only shorter or few
+    passages with the corpus, such as names, quotations and headings. ``instead`` is the advice in the error message.
 
     Raises:
         ValueError: If more than half of the text's runs are in the corpus; the message says where.

@@ -26,12 +26,12 @@ SOURCE = "text"
 
 @dataclass(frozen=True)
 class Origin:
-    """A position of the corpus that a token's probability came from."""
+    """A position of the corpus that contributes to a token's probability."""
 
     position: StoredPosition
     """Position of the token."""
     share: float
-    """Share of the token's probability from this position."""
+    """Share of the token's probability that this position contributes."""
 
     place = property(attrgetter("position"))  # the old name
 
@@ -102,7 +102,7 @@ def mixture_at(
     dtype: torch.dtype = torch.float32,
     name: str = SOURCE,
 ) -> PointerMixture:
-    """The mixture with given shares at every position: of the head (first) and of each level, in double precision.
+    """The mixture with ``shares`` at every position: of the head (first) and of each level, in double precision.
 
     Gradients reach the shares.
     """

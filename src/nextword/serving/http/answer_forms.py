@@ -19,10 +19,10 @@ _UNLIKELY = -9999.0
 
 @dataclass(frozen=True)
 class NamedToken:
-    """A token as shown to a client.
+    """A token as the server returns it to a client.
 
     Attributes:
-        label: Text of the token. If the token is a part of a character, its name in the vocabulary.
+        label: Text of the token; if the token is a part of a character, the token's name in the vocabulary.
         content: Bytes of the text. None for a token without text, such as an end token.
         log_prob: Log-probability. None for the first token of a text, which is not predicted.
     """
@@ -98,7 +98,7 @@ def json_number(value: float | None) -> float | None:
 
 
 def _by_label(alternatives: Sequence[NamedToken]) -> dict[str, float | None] | None:
-    """Alternatives by label, with the most probable alternative per label. None for the first token of a text."""
+    """Log-probabilities by label, of the most probable alternative per label. None for a text's first token."""
     return {one.label: json_number(one.log_prob) for one in reversed(alternatives)} or None
 
 

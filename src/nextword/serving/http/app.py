@@ -1,4 +1,4 @@
-"""The web application of ``nextword serve`` for one model, with handlers of transformers and of nextword."""
+"""The web application of ``nextword serve`` for one model. Some request handlers are those of transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nextword.serving.http.single_texts import SingleTexts
 
 
 class InspectRequest(RequestPart):
-    """An answer to inspect, and the prompt before it."""
+    """A request for the page that inspects an answer: the answer, and the prompt before it."""
 
     prompt: str
     ids: TokenIds
@@ -134,7 +134,7 @@ def _explain_errors(app: FastAPI) -> None:
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serves until the process gets a stop signal. Running requests then have ten seconds to finish.
 
-    ``say`` is called with the address as soon as the server listens.
+    ``say`` is called with the server's address as soon as the server listens.
 
     Raises:
         ValueError: If ``build_app`` raises it, or if the address is in use.

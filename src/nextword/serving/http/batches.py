@@ -93,7 +93,7 @@ class SharedBatches:
     ) -> Callable[[], None]:
         """Starts generation of at most ``most`` tokens after the prompt ``ids``.
 
-        ``tell`` is called in the running event loop with the output, whenever the output has grown.
+        ``tell`` is called in the running event loop with the output so far, whenever new tokens were generated.
 
         Returns:
             A function that cancels the request.

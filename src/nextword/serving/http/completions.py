@@ -1,8 +1,8 @@
 """Completions of prompts, with log-probabilities and optionally the attribution of each token.
 
 Answers have OpenAI's formats. Log-probabilities are those of the model's distribution, before temperature, top-k and
-top-p. With ``sources`` a choice has the additional key ``nextword``. For each token it has the share of each component
-in the token's probability, and the positions in prompt and answer.
+top-p. If a request has ``sources``, each choice of the answer has the additional key ``nextword``: for each token, the
+share of each component in the token's probability, and the positions in prompt and answer that contribute most.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST = 2048
 
 
 class Sent(NamedTuple):
-    """The part of an answer that has been sent."""
+    """The part of an answer that has been sent to the client."""
 
     tokens: int = 0
     characters: int = 0
@@ -47,8 +47,8 @@ NOTHING = Sent()
 class Completions:
     """Answers requests.
 
-    ``singles`` generates requests with drafts, and sampled requests with a seed. Without it they are rejected.
-    ``remember`` is called with the tokens of every finished prompt and answer.
+    ``singles`` generates answers to requests with drafts, and to sampled requests with a seed. Without ``singles``,
+    such requests are rejected. ``remember`` is called with the tokens of every finished prompt and answer.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Completions:
     async def _choice(
         self, answer: WrittenAnswer, request: AnswerRequest, sent: Sent = NOTHING
     ) -> tuple[dict[str, Any], Sent]:
-        """The part of an answer that is final but not sent yet, as a choice, and the resulting sent state."""
+        """The final but unsent part of an answer, as a choice, and what has been sent after this part."""
         form, finished = request.form, answer.finished
         begin, end = sent.tokens, answer.certain
         new, pieces = answer.ids[begin:end], answer.pieces[begin:end]
@@ -236,16 +236,16 @@ _BEFORE = 8
 
 
 class WrittenAnswer:
-    """An answer so far. If the prompt is shown too, the answer begins with it.
+    """The tokens and text of an answer so far. If the prompt is shown too, the answer begins with the prompt.
 
     ``stops`` are strings that end the answer and are removed from it. ``index`` is its number within the request.
 
     Attributes:
-        before: Tokens that are not shown. They are the prompt, or there are none.
+        before: Tokens that are not shown: the prompt, or none if the prompt is shown.
         ids: Tokens that are shown.
         pieces: Text that each token adds. Empty while a character is incomplete.
-        finished: Reason of the end. None while the answer grows.
-        drafted: Numbers of accepted and rejected draft tokens. None without drafts, or before the end.
+        finished: Reason why the answer ended. None while the answer grows.
+        drafted: Numbers of accepted and rejected draft tokens. None without drafts, or before the answer's end.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class WrittenAnswer:
 
     @property
     def certain(self) -> int:
-        """Number of final tokens. The text of later tokens may be the beginning of a stop string."""
+        """Number of final tokens. Later tokens may be the beginning of a stop string."""
         if self.finished:
             return len(self.ids)
         held = max((_overlap(self._text, stop) for stop in self._stops), default=0)
@@ -365,7 +365,7 @@ class TokenNames:
 def shown_tokens(
     names: TokenNames, ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, offset: int
 ) -> list[ShownToken]:
-    """Tokens with their alternatives. ``facts`` are about all tokens, or all except the first of a text."""
+    """The tokens ``ids`` with alternatives. ``facts`` are about all tokens, or all except the first of a text."""
     best, shown = facts.candidates, []
     offsets = accumulate(map(len, pieces), initial=offset)
     for token, at, row in zip(ids, offsets, _rows(ids, facts), strict=False):

@@ -74,8 +74,8 @@ POSITIONS = 5
 class AnswerFacts:
     """Computes facts about tokens while the model's batches continue.
 
-    One pass over prompt and answer is enough. It runs on a twin of the model. The twin has its own modules with the
-    same weights, so that hooks and caches do not interfere. Passes run one after another.
+    One pass over prompt and answer is enough. It runs on a twin of the model, which has its own modules with the same
+    weights, so that hooks and caches of the two do not interfere. Passes run one after another.
     """
 
     def __init__(self, opened: OpenedModel) -> None:
@@ -83,7 +83,7 @@ class AnswerFacts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="facts")
 
     async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, positions: int) -> TokenFacts:
-        """Facts about each token of an answer after its context. Without a context, about all tokens but the first."""
+        """Facts about each token of ``answer`` after ``context``. Without a context, about all tokens but the first."""
         facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, positions)
         return facts
 

@@ -23,9 +23,9 @@ RIVALS = 20
 """Maximum number of alternatives per token."""
 
 _COLDEST = 1e-5
-"""Temperature below which decoding is greedy, because scaled scores would be NaN."""
+"""Temperature below which decoding is greedy, because scores divided by it would be NaN."""
 _SAYS_WHO_ASKS = ("user", "metadata", "safety_identifier", "prompt_cache_key")
-"""Fields of OpenAI that are ignored."""
+"""Fields of OpenAI's requests that are ignored."""
 _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
     "presence_penalty": (0,), "frequency_penalty": (0,), "logit_bias": ({},), "suffix": ("",),
     "response_format": ({"type": "text"},), "modalities": (["text"],), "audio": (), "prediction": (),
@@ -33,7 +33,7 @@ _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
     "functions": ([],), "function_call": ("none", "auto"), "web_search_options": (),
     "reasoning_effort": ("none",), "store": (False,), "service_tier": ("auto", "default"),
 }  # fmt: skip
-"""Unsupported fields of OpenAI, each with the values that have no effect and are therefore allowed."""
+"""Unsupported fields of OpenAI's requests, each with the values that have no effect and are therefore allowed."""
 
 
 def read_request(kind: type[R], body: bytes) -> R:
@@ -73,7 +73,7 @@ class StreamOptions(RequestPart):
 
 
 class AnswerRequest(RequestPart):
-    """Settings of an answer, for both kinds of prompts."""
+    """Settings of an answer that both kinds of requests have."""
 
     form: ClassVar[AnswerForm]
     """Format of the response."""

@@ -1,4 +1,4 @@
-"""Requests with drafts, and sampled requests with a seed. They are generated one by one, outside the shared batches.
+"""Answers requests with drafts, and sampled requests with a seed, one by one, outside the shared batches.
 
 The shared batches have one random stream for all requests, so their requests cannot have seeds. They also generate only
 one token per pass.
@@ -52,8 +52,8 @@ class WrittenSoFar:
 class SingleTexts:
     """Generates texts one by one on a twin of the served model, while the batches continue.
 
-    The learned draft length is kept between requests. A server with ``--remember`` does not have this, because the
-    datastore of the twin would differ.
+    The learned draft length is kept between requests. A server with ``--remember`` does not use this class, because the
+    datastore of the twin would differ from that of the model.
     """
 
     def __init__(self, twin: Any) -> None:

@@ -1,4 +1,4 @@
-"""Draft tokens for vLLM. They are the tokens after the position from which a request's last token was copied."""
+"""Draft tokens for vLLM: the tokens after the position from which the head copied a request's last token."""
 
 from __future__ import annotations
 

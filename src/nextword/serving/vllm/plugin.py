@@ -15,7 +15,7 @@ ARCHITECTURE = "NextWordForCausalLM"
 
 
 def register() -> None:
-    """Registers the model class. Repeated calls are possible. ``import nextword`` registers its configuration."""
+    """Registers the model class with vLLM. It may be called again. ``import nextword`` registers the configuration."""
     from vllm import ModelRegistry
     from vllm.model_executor.models.config import MODELS_CONFIG_MAP
 
@@ -35,7 +35,7 @@ class SettingsCheck:
 
     @staticmethod
     def verify_and_update_model_config(model_config: Any) -> None:
-        """Changes nothing."""
+        """Does nothing; vLLM requires this method."""
 
 
 # -- What vLLM cannot serve. An error says so before weights are read.
@@ -58,7 +58,7 @@ def backbone_architecture(config: Any) -> str:
 
 
 def expect_servable(config: Any, vllm_config: Any) -> None:
-    """Raises ValueError if results would differ from ``generate``."""
+    """Raises ValueError if the model's outputs in vLLM would differ from those of ``generate``."""
     backbone_architecture(config)
     if config.conditioner is not None:
         raise ValueError("a conditioned model: vLLM does not support auxiliary texts; use generate")

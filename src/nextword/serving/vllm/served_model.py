@@ -1,4 +1,4 @@
-"""A model with a head for vLLM. It consists of one of vLLM's own models as the backbone, and the head."""
+"""A model with a head for vLLM: the backbone is one of vLLM's own models, the head is nextword's."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class _PlainBackbone:
 
 
 def _side_by_side(count: int, device: torch.device) -> SlotMapping:
-    """Slots for rows without a cache. Each row is a text with one position."""
+    """Cache slots for ``count`` rows in a pass without a KV cache: each row is a text with one position."""
     one = torch.ones(count, dtype=torch.long, device=device)
     return SlotMapping(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
 
@@ -161,7 +161,7 @@ def _side_by_side(count: int, device: torch.device) -> SlotMapping:
 
 
 class LowerLayers:
-    """Captures the inputs of a backbone's last layers in each pass.
+    """Captures the inputs of a backbone's last layers in each pass, for heads that read several layers.
 
     Backbones that support vLLM's draft models return these states. For others hooks are used, and ``enforce_eager``.
 
@@ -207,7 +207,7 @@ class LowerLayers:
 
 
 def _layers(backbone: nn.Module) -> nn.ModuleList:
-    """The decoder layers, which are the longest list of modules."""
+    """The decoder layers: the longest list of modules in the backbone."""
     lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
     return max(lists, key=len)
 
