@@ -71,3 +71,9 @@ def test_a_start_that_experiments_share_counts_once():
 )
 def test_tables_that_train_nothing_say_so(name, said):
     assert effort(find_table(name)) == said
+
+
+def test_a_table_that_uses_the_runs_of_another_experiment_takes_as_long():
+    of_all, of_one = (minutes_of(find_table(f"histalign/{name}"), "pretrained") for name in ("table-2", "table-9"))
+    assert of_all == of_one
+    assert of_all is not None

@@ -188,7 +188,8 @@ class Minutes:
 
 def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
     """Minutes of a table's experiments at a scale; ``None`` if there are none or one was not measured."""
-    done = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
+    asked = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
+    done = {of: expected_experiment(of, scale) for of in (one.runs_of or name for name, one in asked.items())}
     if not done or any(one.minutes is None for one in done.values()):
         return None
     starts = {one.start or name for name, one in done.items()}
