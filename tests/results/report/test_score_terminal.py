@@ -37,6 +37,26 @@ def test_several_models_stand_side_by_side(two: ScoreResults) -> None:
     assert "one, two: windows of at most 16 tokens, 8 new ones in each" in text
 
 
+def test_many_models_have_a_row_each() -> None:
+    names = ["one", "two", "three", "four"]
+    several = nw.score({name: word_model(seed) for seed, name in enumerate(names)}, word_tokenizer(), TEXTS)
+    console = Console(width=80, record=True, file=io.StringIO())
+    for table in score_tables(several):
+        console.print(table)
+    _, _, copied = console.export_text().partition("Copied spans")
+    heading, row, first = (
+        next(line for line in copied.splitlines() if word in line) for word in ("model", "four", "one")
+    )
+    of_four = {one.group: one for one in several["four"].breakdowns["copied"]}
+    change = {one.group: one for one in several.differences if (one.first, one.second) == ("four", "one")}
+    for group, score in of_four.items():
+        assert f"{score.nll:.3f} {change[group].difference:+.3f}" in row
+        assert group.split()[-1] in heading
+    assert "+" not in first
+    assert "-" not in first
+    assert "difference from one" in copied
+
+
 def test_too_few_texts_for_a_test_are_called_too_few() -> None:
     few = nw.score({"one": word_model(1), "two": word_model(2)}, word_tokenizer(), TEXTS[:4])
     assert few.units < 6

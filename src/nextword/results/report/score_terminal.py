@@ -114,21 +114,37 @@ def _groups(results: ScoreResults, key: str) -> Table:
 def _side_by_side(results: ScoreResults, key: str) -> Table:
     """Nats per token of each model, and differences from the first model."""
     first, *others = results.models
-    shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
-    by_position = {(one.group, one.first): one for one in shown}
-    others = others if shown else []
-    names = [model.name for model in results.models] + [f"{one.name} \N{MINUS SIGN} {first.name}" for one in others]
+    of_first = [one for one in results.differences if one.breakdown == key and one.second == first.name]
+    shown = {(one.group, one.first): one for one in of_first}
     by_group = [{one.group: one for one in model.breakdowns[key]} for model in results.models]
-    rows = []
-    for name in dict.fromkeys(name for groups in by_group for name in groups):
-        counts = {groups[name].tokens if name in groups else 0 for groups in by_group}
-        tokens = f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
-        values = [_nll(groups[name]) if name in groups else formats.NOTHING for groups in by_group]
-        less = [_difference(by_position.get((name, other.name))) for other in others]
-        rows.append((name, tokens, *values, *less))
-    headers = [Column(Text(name), justify="right", overflow="fold") for name in names]
+    groups = list(dict.fromkeys(name for groups in by_group for name in groups))
+    counts = [_counts([groups[name].tokens if name in groups else 0 for groups in by_group]) for name in groups]
+    values = [[_nll(own[name]) if name in own else formats.NOTHING for name in groups] for own in by_group]
+    less = [[_difference(shown.get((name, other.name))) for name in groups] for other in (others if shown else [])]
     caption = "nats per token; * significant after correction for all groups" if shown else "nats per token"
-    return framed(Text(results.breakdowns[key].title), ["group", *right("tokens"), *headers], rows, caption)
+    title = Text(results.breakdowns[key].title)
+    if len(results.models) > _SIDE_BY_SIDE:  # so many columns do not fit into a terminal
+        below = [[""] * len(groups), *less] if less else [[""] * len(groups)] * len(values)
+        rows = [
+            (Text(model.name), *(f"{value} {change}".strip() for value, change in zip(own, changes, strict=True)))
+            for model, own, changes in zip(results.models, values, below, strict=True)
+        ]
+        if shown:
+            caption = f"{caption.replace(';', f', and the difference from {first.name};')}"
+        return framed(title, [Column("model", overflow="fold"), *right(*groups)], [("tokens", *counts), *rows], caption)
+    names = [model.name for model in results.models]
+    names += [f"{other.name} \N{MINUS SIGN} {first.name}" for other in (others if shown else [])]
+    headers = [Column(Text(name), justify="right", overflow="fold") for name in names]
+    rows = list(zip(groups, counts, *values, *less, strict=True))
+    return framed(title, ["group", *right("tokens"), *headers], rows, caption)
+
+
+_SIDE_BY_SIDE = 3
+"""Maximum number of models that have a column each in a table of groups."""
+
+
+def _counts(tokens: list[int]) -> str:
+    return f"{min(tokens):,}" if len(set(tokens)) == 1 else f"{min(tokens):,} to {max(tokens):,}"
 
 
 def _difference(one: ScoreDifference | None) -> str:
