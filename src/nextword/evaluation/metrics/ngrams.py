@@ -61,7 +61,7 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts followed by those of ``other``. Equal n-grams of both then have the same number."""
+        """These texts followed by those of ``other``, so that ``ngrams`` gives an n-gram that occurs in both one id."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:

@@ -168,7 +168,7 @@ class DocumentWindow:
         document: Number of the document.
         position: Position in the document of the first token that is stored.
         ids: Inputs, and the token after the last input.
-        stored: Number of last tokens that are stored.
+        stored: How many tokens at the end of ``ids`` are stored.
     """
 
     document: int
