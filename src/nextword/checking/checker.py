@@ -72,7 +72,7 @@ def check(
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other transformers model, with or
             without adapters; the folder, GGUF file or hub name of a model; or, with ``vocabulary``, any scorer.
         texts_or_ids: Texts or token ids to check in addition to random tokens. An encoder-decoder model gets each text
-            as both source and target. A conditioned model gets a random auxiliary text with each.
+            as both source and target. A conditioned model gets a random auxiliary text with each text.
         tokenizer: Tokenizer of the texts. The check also tests whether the tokenizer gives different texts the same
             tokens. None if ``model`` is a folder, which has its own tokenizer.
         seed: Seed of the random tokens.

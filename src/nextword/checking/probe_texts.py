@@ -286,7 +286,8 @@ class ProbeWords:
     def sample(self, name: str, texts: Sequence[Tensor]) -> ProbeSample:
         """Make a sample of these texts. For an encoder-decoder model they are both source and target.
 
-        For a conditioned model each text gets a random auxiliary text, whose length differs from all other lengths.
+        For a conditioned model each text gets a random auxiliary text, longer than all texts and of a length of its
+        own.
         """
         sources = None if self.start is None else tuple(texts)
         sample = ProbeSample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)

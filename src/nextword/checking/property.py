@@ -44,7 +44,7 @@ def compared(
 ) -> Deviation:
     """Deviation of ``found`` from ``expected``, with the position and token of the largest difference.
 
-    Both are log-probabilities at all positions of ``batch``, or at its ``kept`` positions.
+    ``found`` and ``expected`` are log-probabilities at all positions of ``batch``, or at its ``kept`` positions.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):

@@ -109,7 +109,7 @@ class BackboneReader(Reader):
 
 
 def magnification(reader: Reader, batch: Batch) -> float:
-    """Change of a head's answers, divided by that of the backbone's, if embeddings change slightly; at least 1.
+    """If embeddings change slightly: change of the head's answers, divided by that of the backbone's; at least 1.
 
     A cache head compares states that have a large norm and are similar to each other. So rounding of the states changes
     its answers more than the answers of the backbone.
@@ -203,7 +203,8 @@ def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
     """Largest difference of log-probabilities ``a`` and ``b``, divided by the row's largest absolute value if above 1.
 
     The division is needed because rounding is proportional to the spread of scores that are normalised together. If a
-    value is ``-inf`` or NaN in only one of ``a`` and ``b``, the result is infinite. In both, it does not count.
+    value is ``-inf`` or NaN in only one of ``a`` and ``b``, the result is infinite. If it is so in ``a`` and ``b``, it
+    is ignored.
     """
     return max(_deviation(*block) for block in in_blocks(a, b))
 

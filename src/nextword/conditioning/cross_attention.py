@@ -226,8 +226,8 @@ class CrossAttentionConditioner(Conditioner):
     Effect: the next token may depend on single tokens of the auxiliary text, differently at every position. Cost:
     about ``(2 + 2 expansion) D^2 + 2 D E`` parameters per block; keys and values are computed once per text.
 
-    It works on any decoder whose layers pass extra keyword arguments to their self-attention (GPT-2, Llama, Qwen and
-    most others); for other models ``attach`` raises an error after a trial run. If a layer runs attention and
+    BERGPT works on any decoder whose layers pass extra keyword arguments to their self-attention (GPT-2, Llama, Qwen
+    and most others); for other models ``attach`` raises an error after a trial run. If a layer runs attention and
     feed-forward network in parallel, or normalises the attention output, the block is inserted at that output.
 
     By default, training updates the blocks and all decoder weights after them: the feed-forward network of their

@@ -143,7 +143,7 @@ class NextToken(ABC):
     def log_prob_and_sum(
         self, ids: Int[Tensor, "N K"], term: Callable[[Tensor, slice], Tensor]
     ) -> tuple[Float[Tensor, "N K"], Float[Tensor, ""]]:
-        """``log_prob(ids)`` without gradients, and ``sum_n term(log P(ids_n))`` with them, in the same pass.
+        """``log_prob(ids)`` without gradients, and ``sum_n term(log P(ids_n))`` with gradients, in one pass.
 
         Use it for a loss that depends on few tokens per position: the cost is that of ``log_likelihood``.
 

@@ -241,7 +241,7 @@ class HeadCacheView(ABC):
     def remember(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> int | Tensor:
-        """Writes the new positions (B, T) of this pass; returns the index of each row's first one, a number or (B,).
+        """Writes the new positions (B, T); returns the index of each row's first new position, as a number or (B,).
 
         Args:
             ids: Tokens, negative if unknown.
@@ -258,7 +258,7 @@ class HeadCacheView(ABC):
 
     @abstractmethod
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int | Tensor:
-        """Writes the new positions (B, T, ...) of all streams; returns the position of the first new one.
+        """Writes the new positions (B, T, ...) of all streams; returns the index of the first new position.
 
         Positions more than ``looks_back`` before the new ones may be dropped.
         """

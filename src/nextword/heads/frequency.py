@@ -192,9 +192,9 @@ class FrequencyHead(Head):
     ``generate`` too.
 
     On a pretrained model each class starts with the mass of its tokens under the model's own softmax (``prior``). The
-    distribution is then the model's, and can be decoded by classes immediately. ``f2:published`` has only class
-    embeddings, as in training. On a trained model they are initialised to minimise the divergence from these masses, on
-    states of token sequences sampled from the counts.
+    distribution is then the model's, and can be decoded by classes immediately. ``f2:published`` has no ``prior``, only
+    class embeddings, as in training. On a trained model the class embeddings are fitted to minimise the divergence from
+    these class masses, on states of token sequences sampled from the counts.
 
     Source: F2-Softmax, Choi et al. 2020, eq. 2 to 7 and algorithm 1.
 

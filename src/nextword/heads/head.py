@@ -174,7 +174,7 @@ class Head(nn.Module, ABC):
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
-        """The head's settings with some changed.
+        """The head's settings after ``changes``.
 
         Raises:
             ValueError: If a setting is unknown or cannot be changed after the head is built.

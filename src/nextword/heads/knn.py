@@ -58,8 +58,8 @@ class KnnConfig(WrapperHeadConfig):
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Temperature: similarities are divided by it. Values above 1 flatten the retrieved distribution."""
     overlap: int = Field(default=16, ge=0, le=1000)
-    """A key is left out, as part of the text being read, if this many tokens before it equal the tokens before the
-    current position, or all of them if there are fewer. 0: no key is left out."""
+    """A key is left out, as part of the text being read, if the ``overlap`` tokens before the key equal those before
+    the current position. Near the beginning of a text, its fewer tokens are compared. 0: no key is left out."""
     index: str | None = None
     """None: exact search. Otherwise search with the FAISS index of the datastore: parameters such as ``nprobe=32``, or
     ``default``."""
@@ -82,8 +82,8 @@ class KnnHead(WrapperHead):
     With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)`` of the retrieval's confidence ``c_t``. With ``mix=joint`` the k
     scores are added to the normaliser of the softmax below, like those of a cache.
 
-    Expresses: tokens that followed similar contexts in a corpus, without training; ``positions`` returns where. Costs:
-    one search per position; no parameters except three of the gate.
+    Expresses: tokens that followed similar contexts in a corpus, without training; ``stands_in_store`` returns
+    their positions. Costs: one search per position; no parameters except three of the gate.
 
     A FAISS index may miss some of the nearest keys. Scores of the retrieved keys are always computed exactly, from the
     keys.

@@ -47,9 +47,9 @@ class NgramConfig(WrapperHeadConfig):
     mix: Literal["fixed", "learned"] = "fixed"
     """Whether the shares of the mixture are fixed (``nw.calibrate`` chooses them) or learned in training."""
     evidence: list[int] = Field(default=list(EVIDENCE))
-    """Minimum number of occurrences of the match, for each level."""
+    """For each level, the minimum number of occurrences of its match in the corpus."""
     limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
-    """Maximum number of occurrences of a match. More frequent matches are not used."""
+    """Maximum number of occurrences of a match in the corpus. More frequent matches are not used."""
     lengths: list[int] = Field(default=list(LENGTHS))
     """Shortest match length, in tokens, of each group of lengths. Each group has shares of its own."""
     shares: list[list[float]] | None = None

@@ -4,7 +4,7 @@ When a head is attached, the model is run once on random tokens. From the result
 adds something to the softmax fits its initial values: a cache its temperature and share, a gate its bias.
 
 A share ``w`` of any other distribution costs at most ``-log(1 - w)`` nats per token, here 0.031, on any text. The share
-is also small enough to keep the most likely token at 98 % of these positions.
+is also small enough to keep the model's most likely token at 98 % of the random tokens.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
     """The largest share of stored tokens that keeps the most likely token at nearly all positions.
 
     At a position, entries with shares ``c`` make a token ``v`` overtake the most likely token ``u`` above the weight
-    ``w`` with ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. We take the smallest such weight of each position, and
-    of these the 2 % quantile. It is limited to ``MOST``, and to half of ``P(u)²`` at the positions where the model is
-    sure, because in an untrained model a thousand tokens are nearly the most likely one.
+    ``w`` with ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The result is the 2 % quantile, over positions, of the
+    smallest such weight. The result is at most ``MOST``, and at most half of ``P(u)²`` at the positions where the model
+    is sure, because in an untrained model a thousand tokens are nearly the most likely one.
     """
     rows = torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS)
     parts = [_overtaking(softmax[some].computed(), added.map(itemgetter(some))) for some in rows]

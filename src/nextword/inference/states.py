@@ -253,7 +253,7 @@ def made_shards(
 ) -> list[Facts]:
     """The facts of all shards. Shards that an earlier build has finished are kept, and the others are computed.
 
-    ``told`` receives the size of all shards so far. If this process computes, it also gets progress within a shard.
+    ``told`` receives the size of all shards so far, also within a shard if this process computes the shards.
     """
     made, done = list[Facts](), 0
 
@@ -285,7 +285,7 @@ def _made(
 def row_states(
     opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int
 ) -> Iterator[tuple[int, RowStates]]:
-    """Yields each row's number with the input of the output layer and the last hidden states at each of its tokens."""
+    """Yields each row's index, with the input of the output layer and the last hidden states at its tokens."""
     model: Any = opened.model
     order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # rows of similar length need little padding
     with inference_mode_of(model):

@@ -88,7 +88,7 @@ class ContinuousBatching(WrappedModel):
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
-    """Logits processors ``made`` by a manager. If they exclude all tokens that ``draw`` allows, it chooses again."""
+    """A manager's logits processors. If they exclude all tokens that ``draw`` allows, ``draw`` chooses again."""
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
         vars(self).update(vars(made))

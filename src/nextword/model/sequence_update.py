@@ -89,8 +89,8 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     """Continues prefixes greedily, with the head's own decoding, and ignores end tokens.
 
     Tokens are chosen without gradient and with a KV cache. One pass over all tokens then gives their probabilities.
-    The gradient is the same as if each token were generated with a graph, because an argmax has no gradient. Both parts
-    run in evaluation mode, because with dropout the second part would not use the probabilities of the first.
+    The gradient is the same as if each token were generated with a graph, because an argmax has no gradient. The model
+    is in evaluation mode throughout, because dropout would give this pass other probabilities than generation.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None

@@ -98,7 +98,7 @@ class FaceConfig(ObjectiveConfig):
     start: int | None = Field(default=None, ge=0)
     """Token id that is not counted at the beginning of a row, such as a start token; None: every token counts there."""
     end: int | None = Field(default=None, ge=0)
-    """Id of the end token. It is not counted, and neither are tokens after the first one in a row. None: all count."""
+    """Id of the end token. The first end token of a row and all tokens after it are not counted. None: all count."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:

@@ -166,13 +166,13 @@ class HistAlignConfig(ObjectiveConfig):
     """How pairs become one number. ``position_mean``: the mean over each position's pairs, averaged over tokens;
     ``pair_sum``: the sum over all pairs, divided by the number of tokens (eq. 5); ``pair_mean``: the mean over all
     pairs of the batch. ``offset_mean`` takes the mean of the batch's pairs for each difference of ranks, then averages
-    these means (released GPT-2 code); ``offset_sum`` adds them (released BART code)."""
+    these means (released GPT-2 code); ``offset_sum`` adds these means (released BART code)."""
     ranks: Literal["valid", "all"] = "valid"
     """``valid``: ranks among the visible entries (the paper); ``all``: among all tokens of the row or source, later
     ones included (as released). Padding has no rank."""
     embedding: Literal["input", "output"] = "input"
-    """Embedding whose cosine ranks tokens: the input embedding (as released) or the output embedding (the paper). With
-    tied embeddings both are the same."""
+    """Embedding whose cosine ranks tokens: the input embedding (as released) or the output embedding (the paper). Tied
+    embeddings are one matrix."""
     memory_values: Literal["inputs", "labels"] = "inputs"
     """Tokens that the cache stores in the token loss: the input tokens, or the labels (as the released GPT-2 code
     does)."""

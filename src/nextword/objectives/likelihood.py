@@ -22,8 +22,8 @@ class LikelihoodConfig(ObjectiveConfig):
 
     objective: Literal["mle"] = "mle"
     memory_values: Literal["inputs", "labels"] = "inputs"
-    """Tokens that the cache stores in training: the input tokens, or the labels as in the released TRIME code, in which
-    an entry with a masked label (-100) matches no target."""
+    """Tokens that the cache stores in training: the input tokens, or the labels (as the released TRIME code does). An
+    entry whose label is masked (-100) matches no target."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class SequenceConfig(Settings):
     continuation: int = Field(default=100, ge=1, le=100_000)
     """Number of tokens generated after each prefix, greedily and without stopping at the end token."""
     n: int = Field(default=4, ge=1, le=1000)
-    """Length of the n-grams, in tokens."""
+    """Length, in tokens, of the n-grams whose repetition is penalised."""
     prefixes: int | None = Field(default=None, ge=1, le=10_000)
     """Number of consecutive prefixes cut from each row; None: one for every ``prefix + continuation`` tokens of the
     row, but at least one."""

@@ -64,7 +64,7 @@ def largest_step(uniform: Float[Tensor, "n"]) -> float:
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """Returns j of the tail above 1 - 2^-j whose count of numbers is least probable, and this log-probability."""
+    """The j for which the count of numbers above ``1 - 2^-j`` is least probable, and the count's log-probability."""
     from scipy.stats import binom
 
     chances = []
@@ -93,7 +93,7 @@ Draws = list[tuple[list[int], Tensor, Tensor]]
 
 
 def judged(draws: Draws) -> Iterator[Deviation]:
-    """Yields each test's statistic, divided by its largest value under the false-alarm rate. Above 1, a test fails."""
+    """Yields each test's statistic divided by the largest value that the false-alarm rate permits; above 1 fails."""
     together = torch.cat([positions_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
     gap, bound = largest_step(together), largest_gap(len(together), _TESTS)
     at = f"{gap:.4g} of the probability is misplaced in {len(together)} samples; chance explains {bound:.4g}"

@@ -30,9 +30,9 @@ class Scorer(Protocol):
     All probabilities are natural logarithms. Token ids count from 0 to ``vocabulary`` - 1. The audit does not pad texts
     and adds no start and end tokens. A scorer that needs such tokens must add them itself.
 
-    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these methods is audited, and
-    several are compared with each other. All other methods are optional and allow more tests. Leave out methods that do
-    not apply.
+    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these methods is audited. If a
+    scorer has several, their answers are compared. All other methods are optional and allow more tests. Leave out
+    methods that do not apply.
 
     Examples:
         >>> import torch, nextword as nw

@@ -65,7 +65,7 @@ class FrequencyClasses:
         return self.order[(0, *self.boundaries)[number] : self.boundaries[number]]
 
     def masses(self, counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "K"]:
-        """Occurrences of all tokens of each class."""
+        """For each class, the sum of its tokens' ``counts``."""
         cumulative = np.cumsum(checked(np.asarray(counts), "counts")[self.order])
         return np.diff(cumulative[np.array(self.boundaries) - 1], prepend=0)
 
@@ -130,7 +130,7 @@ DIVISIONS: dict[str, Callable[[Counts, Any], FrequencyClasses]] = {
 
 
 def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
-    """Divides tokens into classes by one of ``DIVISIONS``; ``mefmax`` chooses the number of classes, others need it.
+    """Divides tokens into classes by one of ``DIVISIONS``; only ``mefmax`` works without ``classes``.
 
     Raises:
         ValueError: If the division is unknown, or the number of classes is missing, invalid, or given for ``mefmax``.

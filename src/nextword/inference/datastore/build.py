@@ -53,8 +53,8 @@ class BuildSettings:
         text_column: The column with the text of a table.
         split: Split of a folder or of a data set on the hub; None: the training split.
         window: Number of tokens that the model sees at once. None: the model's maximum, but at most 1,024.
-        stride: Number of tokens of each window after the first that the window before does not have. None: windows do
-            not overlap, so that the model reads each token once.
+        stride: By how many tokens each window begins later than the window before. None: windows do not overlap, so
+            that the model reads each token once.
         shard_keys: Keys per shard. If a build is killed, each process loses at most this number of keys.
         batch_size: Number of windows per pass.
         processes: Number of processes, each with its own copy of the model; None: only this process.
@@ -77,7 +77,7 @@ def build_datastore(
     settings: BuildSettings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
-    """Stores every token of a data set. Its key is the state from which the model predicts it.
+    """Stores every token of a data set. A token's key is the state from which the model predicts this token.
 
     If a build was killed, the same call resumes it and computes only the missing shards.
 
@@ -87,8 +87,8 @@ def build_datastore(
             plain text is a document.
         out: Folder of the store.
         settings: How the store is built; None: the defaults.
-        progress: Function that receives the number of computed keys after each shard. If this process computes, it is
-            also called within a shard.
+        progress: Function that receives the number of computed keys after each shard, and also within a shard if this
+            process computes the keys.
 
     Raises:
         ValueError: If there is no text, the model has an encoder or a conditioner, the folder has another store,
@@ -165,8 +165,8 @@ class DocumentWindow:
     """One window of a document: the inputs of one pass, and how many of their next tokens are stored.
 
     Attributes:
-        document: Number of the document.
-        position: Position in the document of the first token that is stored.
+        document: Index of the document in the data set.
+        position: Index in the document of the first stored token.
         ids: Inputs, and the token after the last input.
         stored: How many tokens at the end of ``ids`` are stored.
     """
@@ -250,7 +250,7 @@ def expect_decoder(opened: OpenedModel) -> None:
 def states_of(
     opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """The input of the output layer before each stored token, by window. ``told`` receives the number computed."""
+    """The model's states before the stored tokens, for each window. ``told`` receives the number of computed states."""
     found, done = dict[int, np.ndarray](), 0
     rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
     for at, row in row_states(opened, rows, 0, batch_size):

@@ -37,7 +37,7 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 
     Args:
         model: A model after ``remember_recent``.
-        text: The text. It becomes a new document; its number follows those of the datastore on disk.
+        text: The text. It becomes a new document, numbered after those of the datastore on disk.
         window: Number of tokens that the model sees at once.
 
     Returns:
@@ -51,7 +51,7 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 
 
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
-    """``grow`` for token ids. The first token is only context, and all others are appended.
+    """``grow`` for token ids. The first of ``ids`` is only context; the tokens after it are appended.
 
     A forward pass that is running meanwhile continues with the old content.
     """

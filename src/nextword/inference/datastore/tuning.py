@@ -102,7 +102,7 @@ def fit_to_texts(
     must not be the test data.
 
     Raises:
-        ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.
+        ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.
     """
     index.manifest.expect_tokenizer(opened.tokenizer, index.folder)
     examples = list(given.examples)
@@ -133,7 +133,7 @@ def score_with_ngrams(
     The texts must not be in the index, and must not be the texts that the weights were fitted to.
 
     Raises:
-        ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.
+        ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.
     """
     memory.index.manifest.expect_tokenizer(opened.tokenizer, memory.index.folder)
     if not stored:

@@ -246,10 +246,11 @@ class GenerationSettings(Settings):
     """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no draft
     tokens."""
     remember: int = Field(default=0, ge=0)
-    """Only for the head knn: number of most recent tokens of finished prompts and texts that later texts can retrieve.
-    Texts are then generated one at a time, in the order of the prompts. 0: off."""
+    """Only for the head knn, which can retrieve this many of the most recent tokens of finished prompts and texts.
+    Texts are then generated one at a time, in the order of the prompts. 0: none."""
     sources: bool = False
-    """Whether to write, for each token, each head component's share of its probability, and the strongest positions."""
+    """Whether to write, for each token, the share of each head component in its probability, and the strongest
+    positions."""
     positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
     """Number of positions listed per token, with ``sources``."""
 

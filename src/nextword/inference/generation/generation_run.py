@@ -218,9 +218,9 @@ def generate(  # noqa: PLR0913  (its options)
         batch_size: Number of texts generated at a time.
         draft: Speculative decoding. The draft tokens come from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
             lookup) or the folder of a smaller model. The texts stay the same. None: one token per pass.
-        remember: Only for the head ``knn``: number of most recent tokens of finished prompts and texts that the head
-            can retrieve in later texts. Texts are then generated one at a time, in the order of the prompts. 0: the
-            head retrieves none of them.
+        remember: Only for the head ``knn``, which can retrieve in each text the ``remember`` most recent tokens of
+            finished prompts and texts. Texts are then generated one at a time, in the order of the prompts. 0: the head
+            retrieves none of these tokens.
         sources: Whether to return, for each token, the share of each component of the head in its probability, and the
             positions with the largest shares.
         positions: Number of positions listed per token if ``sources`` is true.

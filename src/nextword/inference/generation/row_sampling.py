@@ -42,8 +42,9 @@ def stream_key(*parts: object) -> int:
 def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
     """The keys of all texts, ``samples`` texts for each prompt, in the order of the prompts.
 
-    A key depends on the seed, the sample's number and the content of the prompt, but not on the prompt's index. So it
-    stays the same if prompts are added, removed or reordered. Equal prompts get different keys.
+    A key depends on the seed, the sample's index and the content of the prompt, but not on the prompt's index. So a key
+    stays the same if other prompts are added, removed or reordered. Repetitions of a prompt are counted, so that each
+    gets keys of its own.
 
     ``contents`` has the tokens of each prompt, and its auxiliary text or None.
     """
@@ -67,7 +68,7 @@ def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
 
 
 class RowSampler(LogitsProcessor):
-    """A logits processor that samples a token per row and excludes all others, so that ``generate`` must take it.
+    """A logits processor that samples a token per row and excludes all other tokens, so that ``generate`` takes it.
 
     This processor must be the last one, after temperature, top-k, top-p and all others. Each row has ``begin`` tokens
     before its first new token.
@@ -88,7 +89,7 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as in transformers, with a random stream per row.
 
-    ``generate`` accepts an instance as ``custom_generate``. If it has no random numbers, the search is greedy. A
+    ``generate`` accepts an instance as ``custom_generate``. An instance without random numbers searches greedily. A
     streamer receives each new token, but not the prompt.
     """
 

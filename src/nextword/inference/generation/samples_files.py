@@ -112,7 +112,7 @@ class UnfinishedSamples:
 
     @property
     def done(self) -> frozenset[int]:
-        """Numbers of the finished texts."""
+        """Line numbers of the finished texts in the samples file."""
         return frozenset(self._lines)
 
     def token_ids(self, number: int) -> list[int]:
@@ -138,7 +138,7 @@ class UnfinishedSamples:
         self._lines |= new
 
     def finish(self, **more: Any) -> None:
-        """Writes the final samples file. The first line also has the keys ``more``."""
+        """Writes the final samples file, and adds the keys ``more`` to its first line."""
         lines = [self._lines[number] for number in sorted(self._lines)]
         lines[:1] = [{**first, **more} for first in lines[:1]]
         write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))

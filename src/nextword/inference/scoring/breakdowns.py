@@ -25,10 +25,10 @@ class Breakdown(ABC):
 
     @abstractmethod
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The number of each token's group. For special tokens the number is ignored."""
+        """Index in ``names`` of each token's group. For special tokens the index is ignored."""
 
     def codes(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token. Special tokens are in the last group."""
+        """Index in ``names`` of each token's group. Special tokens are in the last group."""
         return np.where(text.is_special, len(self.groups), self.group_of(text))
 
     @property
@@ -193,7 +193,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """A number for the n-gram that begins at each position. Equal n-grams have equal numbers.
+    """An integer id of the n-gram that begins at each position. Equal n-grams have equal ids.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]

@@ -154,7 +154,7 @@ def calibrate_on_texts(
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError if a text is in the head's n-gram index, because its matches would get too large shares."""
+    """Raises ValueError if a text is in the head's n-gram index, because stored texts give matches too large shares."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -333,7 +333,7 @@ class OnePass:
         self._count = 0
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Log-probabilities without the head's contribution, whose statistics are recorded for the calibration."""
+        """Log-probabilities of ``ids`` without the head's contribution; records ``ids`` for the calibration."""
         row = context.row.repeat_interleave(ids.shape[1]).cpu().numpy()
         self._sequences.append(row + self._count)
         self._count += context.layout.batch_size

@@ -175,7 +175,7 @@ def why_nan(model: NextWordModel) -> str:
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """Sums over targets. ``nats`` has the summed nats of each target, which is one block of the bootstrap interval."""
+    """Sums over all ``pairs``. ``nats`` has each target's total; each target is one block of the bootstrap interval."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Window:
     """A window with inputs ``stream[begin : begin + size]``.
 
-    The last ``scored`` of the ``size`` tokens after these inputs are scored.
+    Each input has one target, the next token of the stream. The last ``scored`` of these ``size`` targets are scored.
     """
 
     begin: int

@@ -34,8 +34,8 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np
     """Ids of a whole text, without special tokens, and the character span of each token.
 
     A long text is encoded in overlapping pieces. Tokenisation depends only on nearby characters. So two pieces have the
-    same tokens in the middle of their overlap, where they are joined. If they differ there, the text is encoded as a
-    whole.
+    same tokens in the middle of their overlap, where they are joined. If their tokens differ there, the text is encoded
+    as a whole.
     """
     done_ids, done_spans = array("q"), array("q")  # lists of Python numbers need ten times the memory
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
@@ -139,7 +139,7 @@ def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
     """End of each token in UTF-8 bytes, given its end in characters. An end below 0 marks a special token.
 
     Dropped characters belong to the next token, or at the end to the last token. If several tokens form one character,
-    all of them end at its end, so that the first token has its bytes.
+    all these tokens end where the character ends, so that the first token has all bytes of the character.
     """
     before = bytes_before(text)
     found: Int[np.ndarray, "N"] = np.maximum.accumulate(before[np.maximum(ends, 0)])

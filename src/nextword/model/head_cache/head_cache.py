@@ -319,7 +319,7 @@ class GrowingTensor:
         self._block, self._end = block, held
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """Removes the last ``dropped`` positions of each sequence, and keeps the last ``length`` of the others."""
+        """Removes the last ``dropped`` positions of each sequence, then keeps the last ``length`` positions."""
         self._hold(aligned_at_end(self.positions, dropped, length))
 
     def repeat(self, repeats: int) -> None:

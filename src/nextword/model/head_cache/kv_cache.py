@@ -202,7 +202,7 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
 class LongMemory(DynamicHeadCache):
     """A head cache that is passed from one forward pass to the next without the KV cache, for long texts in windows.
 
-    The rows of a pass are windows of one text, in order. Their new positions follow those of the last pass::
+    The rows of a pass are windows of one text, in order. Their new positions follow those of the previous pass::
 
         memory = LongMemory()
         for rows, new in windows:  # (B, T) tokens, and True if the window before does not have the token

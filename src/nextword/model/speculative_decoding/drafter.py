@@ -67,7 +67,7 @@ MOST_AGREED = 8
 
 
 def agreed_before(there: Sequence[int], position: int, here: Sequence[int]) -> int:
-    """Number of tokens up to a position that equal the last tokens of a text, at most ``MOST_AGREED``.
+    """Number of tokens of ``there`` up to ``position`` that equal the last tokens of ``here``, at most ``MOST_AGREED``.
 
     >>> agreed_before([5, 6, 7, 8], 2, [9, 6, 7])
     2
@@ -93,7 +93,7 @@ class Decided:
     padding: list[int]
 
     def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
-        """For each component of the head: the share of a last token's probability from each position (R, S).
+        """For each component of the head: the share of each position in the probability of each of ``tokens`` (R, S).
 
         The second result names, by component, the text that these positions are in.
         """
@@ -136,9 +136,9 @@ _SHARES = (0.05, 0.2, 0.5, 0.8)
 class CopyHeadDrafter(Drafter):
     """Drafts the tokens after the position that the last token was most likely copied from.
 
-    Of all such positions, the drafter takes the one before which the most tokens equal the end of the text; then the
-    one that contributed the larger share of the last token's probability; then the earlier one. If the last token
-    occurs nowhere else but replaced a draft token, the draft continues after this draft token.
+    Among such positions, the drafter takes the one before which the most tokens equal the end of the text. A tie is
+    broken by the larger share of the last token's probability, then by the earlier position. If the last token occurs
+    nowhere else but replaced a draft token, the draft continues after this draft token.
     """
 
     reads_positions = True
@@ -204,7 +204,7 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 class PromptDrafter(Drafter):
     """Drafts the tokens after an earlier occurrence of the last token: the one with the longest equal context.
 
-    If several contexts are equally long, the first occurrence is taken. It works with every head. For an
+    If several contexts are equally long, the first occurrence is taken. This drafter works with every head. For an
     encoder-decoder model, it searches the source before the text; transformers' lookup does not search the source, and
     compares at most two tokens.
     """

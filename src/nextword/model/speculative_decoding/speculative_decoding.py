@@ -22,7 +22,7 @@ class DraftOutcome:
         begin: Number of tokens generated for that text before the draft.
         tokens: The drafted tokens that a pass verified.
         accepted: Number of leading tokens that were accepted.
-        found: Position of the text from which the draft was copied, see ``Draft``.
+        found: Text and position from which the draft was copied, see ``Draft``.
     """
 
     row: int

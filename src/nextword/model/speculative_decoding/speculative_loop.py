@@ -374,7 +374,7 @@ _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
     """Whether texts of a batch can have different lengths.
 
-    For this the cache must only grow, and the backbone must accept position ids or use relative positions.
+    Different lengths need a cache that only grows, and a backbone with position ids or relative positions.
     """
     if model.conditioner is not None and model.conditioner.virtual:
         return False

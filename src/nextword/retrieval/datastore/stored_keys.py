@@ -135,7 +135,7 @@ def write_shard(
     the document. With precision int8, each key has its own scale.
 
     Raises:
-        DiskFullError: There is no room for it.
+        DiskFullError: If there is not enough disk space.
     """
     arrays = {"tokens": tokens.astype(np.int32), "places": places.astype(np.int32)}
     if precision == "int8":
@@ -276,9 +276,9 @@ class StoreManifest(Record):
     """A finished store."""
 
     nextword: str
-    """Version that wrote it."""
+    """Version of nextword that wrote the store."""
     origin: StoreOrigin
-    """Everything that determines its content."""
+    """Everything that determines the content of the store."""
     documents: int
     """Number of documents, including empty ones."""
     empty_documents: int
@@ -286,4 +286,4 @@ class StoreManifest(Record):
     shards: list[int]
     """Number of keys of each shard, in order."""
     probe: list[int]
-    """Tokens whose states are in the probe."""
+    """Tokens whose states, in the file ``PROBE``, identify the model."""

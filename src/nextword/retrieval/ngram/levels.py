@@ -36,9 +36,9 @@ class Found:
     level_length: Int[np.ndarray, "N J"]
     """Length of each level's match; 0 if there is no such level."""
     low: Int[np.ndarray, "N J"]
-    """First rank of its positions in the sorted corpus."""
+    """First rank, in the sorted corpus, of the positions of each level's match."""
     high: Int[np.ndarray, "N J"]
-    """End rank of its positions; ``high - low`` is the number of occurrences that are followed by a token."""
+    """End rank of these positions; ``high - low`` is the number of occurrences that are followed by a token."""
 
     @classmethod
     def joined(cls, parts: Sequence[Found]) -> Found:
@@ -58,7 +58,7 @@ class Found:
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
     def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
-        """By level, the share of its occurrences that are followed by one token; 0 if there is no such level."""
+        """For each level's match, share of its occurrences that the given token follows; 0 without a match."""
         low, high = self.widest()
         levels = self.low.shape[1]
         hits = np.zeros((len(low), levels))
@@ -181,11 +181,11 @@ class MatchWeights(Record):
     model: str = ""
     """Name of the model used for the fit, for reports."""
     data: list[str] = Field(default_factory=list)
-    """Name of the text used for the fit, for reports."""
+    """Names of the texts used for the fit, for reports."""
     tokens: int = Field(default=0, ge=0)
-    """Number of tokens of this text."""
+    """Number of tokens of these texts."""
     gain: float | None = None
-    """Gain on this text with the best shares, in nats per token; None if unknown."""
+    """Gain on these texts with the best shares, in nats per token; None if unknown."""
     low: float | None = None
     """Lower end of the gain's 95 % interval."""
     high: float | None = None
@@ -261,7 +261,7 @@ def fit_match_weights(
     limit: int = LIMIT,
     lengths: tuple[int, ...] = LENGTHS,
 ) -> MatchWeights:
-    """Fits the weights with the highest likelihood of a text that is not in the corpus.
+    """Fits the weights under which a text, which must not be in the corpus, is most likely.
 
     The likelihood of a mixture is concave in its weights, so expectation maximisation from equal weights always finds
     the same optimum.

@@ -159,8 +159,8 @@ class NgramIndex:
         """The longest match of the last tokens of each context, of any length.
 
         The result is a list of groups of contexts. Each group has the numbers of its contexts, their last tokens as a
-        query, the rank of the query in the order, and the length of the match. A query is longer than its match, unless
-        the whole context matches.
+        query, the rank of the query among the sorted positions, and the length of the match. A query is longer than its
+        match, unless the whole context matches.
         """
         groups = []
         rows, length = np.arange(len(contexts)), start

@@ -238,7 +238,7 @@ _BEFORE = 8
 class WrittenAnswer:
     """The tokens and text of an answer so far. If the prompt is shown too, the answer begins with the prompt.
 
-    ``stops`` are strings that end the answer and are removed from it. ``index`` is its number within the request.
+    ``stops`` are strings that end the answer and are removed from it. ``index`` is the answer's index in the request.
 
     Attributes:
         before: Tokens that are not shown: the prompt, or none if the prompt is shown.
@@ -300,7 +300,7 @@ class WrittenAnswer:
 
     @property
     def certain(self) -> int:
-        """Number of final tokens. Later tokens may be the beginning of a stop string."""
+        """Number of tokens that can no longer change. The tokens after them may be the beginning of a stop string."""
         if self.finished:
             return len(self.ids)
         held = max((_overlap(self._text, stop) for stop in self._stops), default=0)
@@ -381,7 +381,7 @@ def shown_tokens(
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
     """Attribution of each token. Positions count from the first token of the prompt.
 
-    ``facts`` are about all tokens, or all except the first of a text. ``first`` is the position of the first token.
+    ``facts`` are about all tokens, or all except the first of a text. ``first`` is the position of ``ids[0]``.
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):

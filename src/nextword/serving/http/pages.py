@@ -74,8 +74,8 @@ POSITIONS = 5
 class AnswerFacts:
     """Computes facts about tokens while the model's batches continue.
 
-    One pass over prompt and answer is enough. It runs on a twin of the model, which has its own modules with the same
-    weights, so that hooks and caches of the two do not interfere. Passes run one after another.
+    One pass over prompt and answer is enough. The pass runs on a twin of the model, which has its own modules with the
+    same weights, so that hooks and caches of the two do not interfere. Passes run one after another.
     """
 
     def __init__(self, opened: OpenedModel) -> None:

@@ -28,7 +28,7 @@ class ServeSettings(Settings):
     batch_tokens: int = Field(default=1024, ge=16)
     """Maximum number of tokens per forward pass; longer prompts are split."""
     remember: int = Field(default=0, ge=0)
-    """For the head knn: number of most recent tokens of all clients' prompts and answers that can be retrieved; 0:
-    no tokens."""
+    """Only for the head knn, which can retrieve this many of the most recent tokens of all clients' prompts and
+    answers. 0: none."""
     device: str = "auto"
     """Device: cpu, cuda, cuda:1, ...; auto: an accelerator if there is one."""

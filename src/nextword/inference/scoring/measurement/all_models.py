@@ -359,8 +359,8 @@ def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
     """Differences between every two models, later minus earlier value: first over all tokens, then by group.
 
-    Models with the same tokens are compared by nats per token, also by group if both have the same groups. Models with
-    different tokens are compared by bits per byte. Groups with a token of probability 0 are not compared.
+    Models with the same tokens are compared by nats per token, also by group if the groups are the same in both models.
+    Models with different tokens are compared by bits per byte. Groups with a token of probability 0 are not compared.
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]

@@ -46,7 +46,7 @@ class ChangedError(ValueError):
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts and where they are from. They are read again for each pass, so that only one text is in memory at a time.
+    """Texts and their origin. The texts are read again for each pass, so that only one text is in memory at a time.
 
     Attributes:
         read: Function that iterates over all texts, including empty ones.
