@@ -149,6 +149,11 @@ class ExperimentFolders:
     def _expected(self, name: str) -> AtScale:
         return expected_experiment(name, self._request.scale)
 
+    def _start(self, one: AtScale, model: str) -> str:
+        # a model that is data has the name of its data set, not a path of this machine
+        wanted = one.data.get("start.model")
+        return str(wanted) if wanted is not None and self._request.data.resolved(wanted) == model else model
+
     def _record(self, name: str, one: AtScale, results: Results) -> RanExperiment:
         times = _times(self.folder(name))
         origin = times if one.start is None else _times(self.folder(one.start))
@@ -158,7 +163,7 @@ class ExperimentFolders:
             command=results.command,
             task=results.task,
             seeds=results.seeds,
-            start=str(results.start.get("model", "")) if one.start is None else f"that of {one.start}",
+            start=self._start(one, str(results.start.get("model", ""))) if one.start is None else f"that of {one.start}",
             data=str(results.data.get("source", results.task)),
             minutes=round(times.runs / 60, 3),
             start_minutes=round(origin.start / 60, 3) if origin.start else None,
