@@ -68,8 +68,7 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Numbers of tokens of ``text`` and the reference closest in length; for each m, numbers of matching and all
-    m-grams."""
+    """Numbers of tokens of ``text`` and the reference closest in length; for each m, of matching and all m-grams."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
