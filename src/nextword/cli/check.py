@@ -40,7 +40,7 @@ def check(
     """Check that a language model's probabilities are consistent.
 
     Probabilities must sum to one, must not depend on later tokens, and must be the same with and without the KV cache,
-    and alone and in a batch. Any transformers model can be checked.
+    and for a text alone and in a batch. Any transformers model can be checked.
 
     Exit code 1 means that a fault was found, and 2 that something could not be tested.
     """

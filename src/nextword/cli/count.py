@@ -33,7 +33,7 @@ def count(
 ) -> None:
     """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C, the same command resumes.
 
-    The file is used by --head f2, by 'nextword classes' and by the metric frequency-groups.
+    The file of counts is used by --head f2, by 'nextword classes' and by the metric frequency-groups.
     """
     from rich.console import Console
 

@@ -66,7 +66,7 @@ OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "e
 def train(asked: TrainOptions) -> None:
     """Train one model, evaluate it, check its probabilities, and save it in a folder that 'nw.load' reads.
 
-    After an interruption, the same command resumes. If training has finished, it does nothing.
+    After an interruption, the same command resumes. If the training has already finished, the command does nothing.
 
     nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
 

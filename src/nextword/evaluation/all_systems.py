@@ -73,9 +73,9 @@ def evaluate(  # noqa: PLR0913  (its options)
             the file.
         metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the name under ``"metric"``. ``"all"``
             means every metric that needs no large model and whose fields are in the samples.
-        draws: Number of consecutive files that one trained model generated with different sampling seeds. If a system
-            has several models, its interval is over the models, and each model counts with the mean of its files. If
-            it has one model, the interval is over the files.
+        draws: How many consecutive files of a system come from the same trained model, with different sampling seeds.
+            If a system has several models, its interval is over the models, and each model counts with the mean of its
+            files. If a system has only one model, its interval is over the files.
         tokenizer: Path or hub name of the tokenizer whose tokens are counted. None: count the samples' own token ids,
             or words if the samples have no ids.
         special: Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named.
@@ -86,7 +86,7 @@ def evaluate(  # noqa: PLR0913  (its options)
         references: File of human references for all systems, with one reference per text, in the same order. None: the
             references in the samples, if there are any.
         features: Folder for the outputs of model-based metrics; None: next to each samples file.
-        human: Whether to score the first references too, as if a system had generated them.
+        human: Whether to score human text too: the first reference of each sample, as if a system had generated it.
         paired: Whether to run paired tests between systems. The tests need the same prompts in the same order.
         wins: Keys of the values by which systems are ranked, such as ``"perplexity"``; None: each metric's default
             keys.
@@ -271,7 +271,7 @@ class UnitTokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if the counts were made with another tokenizer. ``where`` names their setting."""
+        """Raise ValueError if ``counts`` are those of another tokenizer. ``where`` is the setting that gave them."""
         counts.expect_tokenizer(self._tokenizer, where)
 
 

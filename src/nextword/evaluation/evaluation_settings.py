@@ -21,8 +21,9 @@ class EvaluateConfig(Settings):
     systems: dict[str, list[str]] = Field(min_length=1)
     """Samples files of each system by its name, one file per seed."""
     draws: int = Field(default=1, ge=1)
-    """Number of consecutive files that one trained model generated with different sampling seeds. If a system has
-    several models, the interval is over models (each counts with its files' mean); if it has one, over its files."""
+    """How many consecutive files of a system come from the same trained model, with different sampling seeds. If a
+    system has several models, its interval is over the models, and each model counts with the mean of its files. If a
+    system has only one model, its interval is over the files."""
     metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
     """Specs such as "self-bleu:2,3", or mappings of settings with the name under "metric". "all" means every metric
     that needs no large model and whose fields are in the samples."""
@@ -41,7 +42,7 @@ class EvaluateConfig(Settings):
     features: str | None = None
     """Folder for the outputs of model-based metrics; none: next to each samples file."""
     human: bool = True
-    """Whether to score the first references too, as if a system had generated them."""
+    """Whether to score human text too: the first reference of each sample, as if a system had generated it."""
     paired: bool = True
     """Whether to run paired tests between systems. The tests need the same prompts in the same order."""
     wins: list[str] | None = None

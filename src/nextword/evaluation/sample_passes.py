@@ -127,7 +127,7 @@ def read_files(
     config: EvaluateConfig,
     watch: Watch,
 ) -> Iterator[ReadSamples]:
-    """Read all files, in order. References are read from the first file only, because they are the same in all."""
+    """Read all files, in order. References are read from the first file only, because all files have the same."""
     if config.processes is None:
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)

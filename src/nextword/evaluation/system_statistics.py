@@ -196,7 +196,8 @@ def wins(
     """Compare all pairs of systems, and rank systems by the comparisons that they won.
 
     In a pair, each metric that both systems have is a vote for the better system. If the goal of a metric is the human
-    value, its vote is for the system that is closer to this value, and there is a vote only if the value is known.
+    value, its vote is for the system that is closer to this value, and there is a vote only if the human value is
+    known.
 
     ``goals`` says for each key which values are better ("lower", "higher" or "human"). A metric without a goal has no
     vote. ``voting`` are the keys of the metrics that vote; None: all metrics with a goal.
@@ -225,7 +226,7 @@ def wins(
 
 
 def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
-    """Rank systems by the comparisons won among them. Comparisons with other systems do not count.
+    """Rank ``systems`` by the comparisons won against each other. Comparisons with other systems do not count.
 
     Systems with equal wins and losses share a rank.
     """

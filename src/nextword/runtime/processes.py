@@ -15,7 +15,8 @@ from datetime import timedelta
 from typing import Any
 
 _PATIENCE = timedelta(days=30)
-"""How long a process waits for the main process, which may measure for hours. If the main process ends, so do all."""
+"""How long a process waits for the main process, which may measure for hours. If the main process ends, all processes
+end."""
 
 _SPEAKS_FIRST = 5.0
 """Seconds that a process waits before it prints an error, so that the main process can print it first."""
@@ -70,7 +71,7 @@ def leading() -> Iterator[None]:
 
 @contextmanager
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
-    """Sends ``asked``, the work of this block, to the other processes, which do it too. Does nothing if none waits.
+    """Sends ``asked``, the work of this block, to the other processes, which do it too. Sends nothing if none waits.
 
     ``agreed`` is the type of an error that all processes raise if one of them does. After such an error, all continue.
 
@@ -108,7 +109,7 @@ def received() -> Iterator[dict[str, Any]]:
 
 
 def wait_for_main_error() -> None:
-    """Returns immediately in the main process. In others it waits until the main process can have printed the error.
+    """Waits until the main process can have printed the error. In the main process it returns immediately.
 
     The other processes end with the main process, so an error that all processes have is printed only once. An error
     that the main process does not have is printed by the process that raised it.

@@ -34,7 +34,7 @@ class StoreKind:
     command: str
 
     def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
-        """The manifest of a finished store. ValueError, which says if a build has begun, if it is unfinished."""
+        """The manifest of a finished store. If it is unfinished: ValueError that says whether a build has begun."""
         if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, returns False for an invalid file name
             return record.load(folder / self.manifest)
         begun = os.path.isfile(folder / BEGUN)

@@ -1,8 +1,8 @@
 """Weights in a given precision, and memory-mapped weights for models that must not be in memory as a whole.
 
 The operating system keeps as much of a mapped file in memory as there is space for, and frees the space when it is
-needed. A file's name is deleted right after the file is opened. So its content is deleted together with its last
-tensor, even if the process is killed.
+needed. A file's name is deleted right after the file is opened. So the content of the file is deleted together with the
+last tensor in it, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 def built(build: Callable[[], M], name: str) -> M:
     """The result of ``build``, if there is enough memory.
 
-    ``build`` is first called on the meta device, where tensors have shapes but take no memory. So it runs twice, and
-    must not depend on anything that it changes.
+    ``build`` is first called on the meta device, where tensors have shapes but take no memory. So ``build`` runs twice,
+    and must not depend on anything that it changes.
 
     Raises:
         ValueError: If the parameters and buffers would need more memory than is free.

@@ -170,7 +170,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """``processes`` workers, each of which calls ``open_one`` once; None: this process. ValueError if out of range."""
+    """``processes`` workers, each of which calls ``open_one`` once; None: this process. ValueError for a bad number."""
     if processes is None:
         return ThisProcess(open_one)
     if not 1 <= processes <= MOST_PROCESSES:

@@ -37,7 +37,8 @@ class DeferredModel(BaseModel):
 M = TypeVar("M", bound=BaseModel)
 
 LARGEST = 2**32 - 1
-"""Upper limit of all integer settings, which prevents overflows. Settings with costs have lower limits."""
+"""Upper limit of all integer settings, which prevents overflows. Settings whose cost in time or memory grows with the
+value have lower limits."""
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 """A seed in the range that every library accepts."""

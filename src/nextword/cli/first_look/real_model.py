@@ -35,7 +35,7 @@ DECODING = "greedy"
 TOKENS = 60
 """Number of tokens that each model generates."""
 LITTLE = 0.02
-"""Difference between both losses, in nats per token, below which the output calls it negligible."""
+"""A difference between the losses with and without the cache below this, in nats per token, is called negligible."""
 
 
 class RealModel(Record):

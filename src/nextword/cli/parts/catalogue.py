@@ -115,7 +115,10 @@ class Catalogue:
         self._modules = [*own, *(Module(tree, plugin) for plugin in plugins() for tree in _trees_of(plugin))]
 
     def registered(self, registry: str) -> dict[str, CatalogueEntry]:
-        """Entries by name, for classes decorated with ``@{registry}.register("name")``. Ours precede equal names."""
+        """Entries by name, for classes decorated with ``@{registry}.register("name")``.
+
+        If a plug-in registers a name of this package, the plug-in's class is left out.
+        """
         found: dict[str, CatalogueEntry] = {}
         for module in self._modules:
             for definition in module.classes.values():

@@ -33,8 +33,8 @@ class Checkpoint:
         """Identifier that changes with the model: the commit of a hub model, or a hash over the files of a folder.
 
         Small files (configs, vocabularies) are hashed by content. Weights are hashed by name, size and modification
-        time, because reading gigabytes takes longer than a short evaluation. A copy with the same times has the same
-        fingerprint.
+        time, because reading gigabytes takes longer than a short evaluation. A copy of a folder has the same
+        fingerprint if the modification times were copied too.
         """
         if self.revision is not None:
             return f"{self.name}@{self.revision}"

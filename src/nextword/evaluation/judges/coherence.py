@@ -13,7 +13,7 @@ from nextword.runtime.pretrained import packaged_encoder
 
 
 def row_cosines(left: Float[np.ndarray, "N D"], right: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"]:
-    """Cosine of each row of one matrix with the same row of the other, shape (N,). NaN if a row is zero.
+    """Cosine of each row of ``left`` with the row of ``right`` at the same index, shape (N,). NaN if a row is zero.
 
     The time is linear in N. Published scripts compute the N x N matrix of all pairs, whose diagonal has these values.
 

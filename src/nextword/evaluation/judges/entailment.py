@@ -286,7 +286,8 @@ class TapexSequence(InputForm):
 
     transformers has removed TapexTokenizer, which applied BART's tokenizer to this string. As in PLOG's script, a space
     is put before the sequence and before each cell that is tokenized alone to measure its length
-    (``add_prefix_space=True``; the checkpoint's configuration has false). Only truncated cells keep this space.
+    (``add_prefix_space=True``, which the checkpoint's configuration sets to false). Only a truncated cell keeps its
+    space in the sequence.
     """
 
     def __init__(self, cell_tokens: int) -> None:

@@ -77,10 +77,10 @@ _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "t
 def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
     """Whether an entity occurs in a document, ignoring case.
 
-    It occurs if the document has two or more neighbouring words of the entity, or one word of it that is not a stop
-    word. The match may be part of a longer word. "US" in capitals is not a stop word.
+    An entity occurs if the document has two or more neighbouring words of the entity, or one word of the entity that is
+    not a stop word. The match may be part of a longer word. "US" in capitals is not a stop word.
 
-    Source: the code of Nan et al. (2021), which tries the longest run of words first and gives the same result.
+    Source: the code of Nan et al. (2021), which tests the longest run of words first, with the same result.
 
     >>> stop_words = {"the", "of", "us"}
     >>> [found_in(name, "Mr Obama of Chicago met US envoys", stop_words) for name in ("Barack Obama", "The Who", "US")]

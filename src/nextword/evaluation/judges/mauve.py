@@ -89,7 +89,7 @@ def mauve_of(
     computes it.
 
     Raises:
-        UndefinedError: If one side has fewer than two texts.
+        UndefinedError: If there are fewer than two human or fewer than two generated texts.
 
     Source: Pillutla et al. (2021).
     """

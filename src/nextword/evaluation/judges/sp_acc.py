@@ -16,7 +16,8 @@ Program = tuple[float, bool]
 """A program's score (higher is better) and whether it is true on the table."""
 
 Parser = Callable[[Table, str], bool | Sequence[Program] | None]
-"""Function of a table and a text. It returns whether the text is true (None: no program), or all its programs."""
+"""Function of a table and a text. It returns whether the text is true on the table (None: it found no program), or all
+programs of the text."""
 
 PROGRAMS = 36
 """Maximum number of programs per text. Later programs are ignored."""
@@ -26,7 +27,7 @@ BEST = 3
 
 
 def verdict(programs: Sequence[Program]) -> bool | None:
-    """Whether a text is true according to its programs, given in the order of discovery. None if there are none.
+    """Whether a text is true according to its programs, given in the order of discovery. None without programs.
 
     Only the first ``PROGRAMS`` programs are used. If there are more than ``MANY`` of them, the text is true if one of
     the ``BEST`` programs with the highest scores is true. Otherwise the program with the highest score decides.

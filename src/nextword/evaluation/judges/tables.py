@@ -58,7 +58,7 @@ def sentence_form(table: Table) -> str:
     """One sentence for the title and one per row, as LogicNLG describes tables to GPT-2.
 
     Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells are unchanged, but LogicNLG capitalises each
-        word of a cell.
+    word of a cell.
 
     >>> sentence_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'Given the table title of "games" . In row 1 , the year is 1896 , the city is athens .'
@@ -73,7 +73,8 @@ def sentence_form(table: Table) -> str:
 def row_form(table: Table) -> str:
     """Title and rows in the short format that the entailment model of LogicNLG reads (NLI-Acc).
 
-    Source: LogicNLG (Chen et al., 2020), ``NLI.py``. That script reads only the first 40 rows and the linked columns.
+    Source: LogicNLG (Chen et al., 2020), ``NLI.py``. Differs: that script reads only the first 40 rows, and only the
+    columns that the text is about.
 
     >>> row_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'title is : games . row 1 is : year is 1896 , city is athens ,'

@@ -117,7 +117,7 @@ class Acc(Metric):
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
-    """For each target, whether fewer than ``k`` tokens are more probable. So equal probabilities count as correct.
+    """For each target, whether fewer than ``k`` tokens are more probable than the target. Ties count as correct.
 
     ``ranks`` counts the tokens that are more probable than each target. For k = 1, the share of hits is the accuracy.
 
@@ -197,10 +197,11 @@ GRAM_ABOVE = 50_000_000
 
 
 def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
-    """Singular values of an (N, M) matrix, largest first, in float64.
+    """Singular values of an (N, V) matrix, largest first, in float64.
 
-    Above ``GRAM_ABOVE`` entries they are computed from the Gram matrix, with an error of about 1e-8 of the largest
-    value. The smallest tolerance used here is larger: 1e-7 of the largest value, times the side of the matrix.
+    If a matrix has more than ``GRAM_ABOVE`` entries, they are computed from the Gram matrix, with an error of about
+    1e-8 of the largest value. The smallest tolerance used here is larger: 1e-7 of the largest value, times the side of
+    the matrix.
 
     Raises:
         ValueError: If an entry is not finite, e.g. the logarithm of a probability of 0.

@@ -40,7 +40,8 @@ def bleu(
 
         BLEU-n = min(1, exp(1 - r / c)) · (p_1 · ... · p_n)^(1/n)
 
-    If no m-gram matches, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value is in [0, 1].
+    If no m-gram matches, p_m is 1 / (2^k · number of m-grams) for the k-th such m ("exp" smoothing). The value is in
+    [0, 1].
 
     Source: Papineni et al. (2002). The result equals sacrebleu's (Post, 2018).
 
@@ -59,7 +60,7 @@ def bleu(
 
 
 def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False) -> Any:
-    """A ``sacrebleu.metrics.BLEU`` up to n-grams that counts single sentences."""
+    """A ``sacrebleu.metrics.BLEU`` for n-grams up to length ``n`` that counts single sentences."""
     from sacrebleu.metrics.bleu import BLEU
 
     # with effective_order=True sacrebleu does not warn at every sentence; the counts are the same
@@ -67,7 +68,7 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Numbers of tokens, of tokens of the reference closest in length, and for each m of matching and all m-grams."""
+    """Numbers of tokens of ``text`` and the reference closest in length; for each m, of matching and all m-grams."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
@@ -154,7 +155,8 @@ class Bleu(Metric):
 # -- BLEU as the evaluation script of LogicNLG computes it.
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
-"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last three sum to 0.99, as in the script."""
+"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The weights for BLEU-3 sum to 0.99, as in the
+script."""
 
 Level = Literal["sentence", "corpus"]
 
@@ -175,7 +177,8 @@ def bleu_logicnlg(
     are all statements of the table.
 
     Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which calls nltk's ``sentence_bleu``. Scripts of later
-        papers on the same data also call ``corpus_bleu``, which gives other values. Both forms equal nltk's.
+    papers on the same data also call ``corpus_bleu``, which gives other values. The result of either ``level``
+    equals that of nltk.
     Differs: nltk replaces a p_m of 0 by the smallest positive number (a difference below 1e-100).
 
     >>> [round(value, 4) for value in bleu_logicnlg(["a b c d"], [["a b c e", "x"]])]
@@ -192,7 +195,7 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """Numbers of tokens, of tokens of the closest reference, and for m = 1, 2, 3 of matching and all (>= 1) m-grams."""
+    """Numbers of tokens of ``text`` and the closest reference; for m = 1, 2, 3, of matching and all (>= 1) m-grams."""
     tokens = text.lower().split()
     # split at single spaces: two spaces in a row leave an empty token, which the script counts in the length
     others = [reference.lower().split(" ") for reference in references]

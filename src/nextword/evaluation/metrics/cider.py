@@ -46,8 +46,8 @@ def cider_d(
     Source: Vedantam, Zitnick and Parikh (2015). The result equals the COCO caption evaluation, where the length is the
     number of 2-grams (tokens minus one). The time is linear in the number of tokens.
 
-    Each text needs at least one reference of the same type. ``cut`` sets the tokenization of texts:
-    "words" (lower case, without punctuation) or "spaces" (split at spaces).
+    Each text needs at least one reference of its own type, a string or token ids. ``cut`` sets the tokenization of
+    texts: "words" (lower case, without punctuation) or "spaces" (split at spaces).
 
     Raises:
         ValueError: If there are no texts, texts are mixed with token ids, or a text has no list of references.
@@ -123,7 +123,7 @@ class Cider(Metric):
         self._references: list[list[Int[np.ndarray, "T"]]] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the text and the references. All are kept, because the weights depend on all references."""
+        """Read and keep the text and its references, because the weights of n-grams depend on all references."""
         self._texts.append(self._words.ids(sample.need("text", "cider")))
         self._references.append([self._words.ids(reference) for reference in sample.need("references", "cider")])
 

@@ -5,7 +5,8 @@ Let S, R and O be the sets of words of a source, its reference and a model's out
     copy recall    = sum_i |S_i & R_i & O_i| / sum_i |S_i & R_i|
     copy precision = sum_i |S_i & R_i & O_i| / sum_i |S_i & O_i|
 
-Both count distinct words, so repeating a word has no effect. The sums over examples are divided only at the end.
+Copy recall and copy precision count distinct words, so repeating a word has no effect. The sums over examples are
+divided only at the end.
 """
 
 from __future__ import annotations
@@ -67,11 +68,11 @@ class CopyingSum:
         return sum(self._copied)
 
     def recall(self) -> float | None:
-        """Share of the source words in the reference that the output contains. None if there are no such words."""
+        """Share of the reference's source words that are also in the output. None without such words."""
         return sum(self._right) / self.wanted if self.wanted else None
 
     def precision(self) -> float | None:
-        """Share of the copied source words that the reference contains. None if no word was copied."""
+        """Share of the output's source words that are also in the reference. None without such words."""
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:

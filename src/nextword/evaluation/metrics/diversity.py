@@ -149,7 +149,8 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     two are equally near). Then b = exp(1 - r / L) if L <= r, and b = 1 otherwise. A text that is empty, or shares no
     token with another, has BLEU 0. The time is linear: each m-gram's two largest counts give C(g) for every text.
 
-    Source: Texygen (Zhu et al., 2018). It equals ``sentence_bleu`` of nltk with uniform weights and its ``method1``.
+    Source: Texygen (Zhu et al., 2018). The values equal those of nltk's ``sentence_bleu`` with uniform weights and the
+    smoothing ``method1``.
 
     Raises:
         ValueError: If there are fewer than two texts, or a length is below 1.

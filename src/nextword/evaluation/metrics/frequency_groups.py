@@ -24,7 +24,7 @@ NAMES = ("frequent", "medium", "rare", "very rare")
 def frequency_groups(
     counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[float] = BOUNDARIES
 ) -> Int[np.ndarray, "V"]:
-    """Group of each token, (V,): 0 for the most frequent tokens, which make up the first 40 % of the corpus, and so on.
+    """Group of each token, (V,). Group 0 has the most frequent tokens, which by default make up 40 % of the corpus.
 
     Tokens are sorted by count, and equal counts by id. A token whose share of the corpus begins before a boundary and
     ends after it belongs to the more frequent group. Tokens with count 0 are in the last group.

@@ -118,8 +118,9 @@ class Metric(ABC):
 
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
-    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``; "reference_tokens" and "prompt_tokens"
-    mean the same for references and prompt. "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
+    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``, and likewise "reference_tokens" and
+    "prompt_tokens" for the references and the prompt. "predictions" means ``target_ranks`` or
+    ``predicted_token_ids``."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Modules of optional dependencies. The metric needs all of them."""
     scores_people: ClassVar[bool] = True
@@ -127,10 +128,11 @@ class Metric(ABC):
     votes: ClassVar[tuple[str, ...]] = ()
     """Keys of ``result`` by which systems are ranked. Empty: the first key."""
     group: ClassVar[str]
-    """Heading over the metric's values in tables, such as ``DIVERSITY``. ``measure`` uses ``group``, ``goal`` and
-    ``decimals``."""
+    """Heading over the metric's values in tables, such as ``DIVERSITY``. The method ``measure`` puts ``group``,
+    ``goal`` and ``decimals`` into the descriptions of values."""
     goal: ClassVar[Goal | None] = None
-    """Default for which values are better: higher or lower ones, or those near the human value; None: unknown."""
+    """Which values are better by default: "higher" or "lower" ones, or those near the human value ("human"); None:
+    unknown."""
     decimals: ClassVar[int | None] = None
     """Default number of decimal places."""
 

@@ -30,17 +30,17 @@ def ms_jaccard(
     n: Sequence[int] = (1, 2, 3),
     tokenize: Tokenize = "words",
 ) -> Float[np.ndarray, "K"]:
-    """For each length in ``n`` (K,): geometric mean over m = 1..n of the Jaccard index of both sides' m-gram multisets.
+    """For each length in ``n`` (K,): geometric mean over m = 1..n of the Jaccard index of generated and human m-grams.
 
     Let c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts). Then
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
-    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. The two numbers of texts
-    may differ. NaN if neither side has n-grams. Exchanging the two sides does not change the value.
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. S1 and S2 may have
+    different numbers of texts. NaN if neither has n-grams. Exchanging S1 and S2 does not change the value.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
     Raises:
-        ValueError: If one side has no texts, or a length is below 1.
+        ValueError: If ``generated`` or ``references`` is empty, or a length is below 1.
 
     >>> ms_jaccard([[1, 2, 3]], [[1, 2, 4], [1, 2, 3]], n=[1, 2]).round(4)
     array([0.7143, 0.6547])

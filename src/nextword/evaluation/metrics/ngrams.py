@@ -1,4 +1,4 @@
-"""Numbers the n-grams of many texts, so that they are counted by sorting these numbers: O(T log T) for T tokens."""
+"""Gives each distinct n-gram of many texts an id. n-grams are counted by sorting ids: O(T log T) for T tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NGrams:
     """
 
     ids: Int[np.ndarray, "G"]
-    """Number of each n-gram, from 0 to ``distinct`` - 1. Equal n-grams have the same number in all texts."""
+    """Id of each n-gram, from 0 to ``distinct`` - 1. Equal n-grams have equal ids, also in different texts."""
     texts: Int[np.ndarray, "G"]
     """Index of the text of each n-gram, ascending."""
     distinct: int
@@ -36,7 +36,7 @@ class NGrams:
         return np.bincount(self.texts, minlength=self.number_of_texts)
 
     def counts(self) -> tuple[Int[np.ndarray, "U"], Int[np.ndarray, "U"], Int[np.ndarray, "U"]]:
-        """For each distinct n-gram of each text: text, n-gram and count, ordered by text, then by n-gram."""
+        """Text index, n-gram id and count of each distinct n-gram of each text, ordered by text index, then by id."""
         pairs, counts = np.unique(self.texts * np.int64(max(self.distinct, 1)) + self.ids, return_counts=True)
         return pairs // max(self.distinct, 1), pairs % max(self.distinct, 1), counts
 
@@ -61,7 +61,7 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts followed by those of ``other``, so that ``ngrams`` gives an n-gram that occurs in both one id."""
+        """These texts followed by those of ``other``. ``ngrams`` then gives equal n-grams of the two equal ids."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:

@@ -36,7 +36,7 @@ MOST_COPIES = 50
 def copies_at_end(
     text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
 ) -> Int[np.ndarray, "P"]:
-    """For n = 1, 2, ...: how many times the last n tokens occur back to back at the end; 1 without repetition.
+    """For n = 1, 2, ...: how many times the last n tokens of ``text`` occur back to back at its end (>= 1).
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
@@ -146,7 +146,8 @@ class SeqRepConfig(OrdersConfig):
     n: tuple[Order, ...] = Field(default=(1, 4), min_length=1)
     """The lengths n of the n-grams."""
     words: bool = False
-    """Whether to count words and punctuation marks instead of tokens. Texts with fewer than four are then left out."""
+    """Whether to count words and punctuation marks instead of tokens. If true, texts with fewer than four words and
+    punctuation marks are left out."""
 
 
 @registry.register("seq-rep")
@@ -192,8 +193,8 @@ Ids = Sequence[int] | Int[np.ndarray, "T"]
 def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
     """For each predicted token, how many positions before it the same token last occurs in ``targets``; 0: nowhere.
 
-    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the number is from 1 to l. So one pass gives
-    the repetition for every window size l. Time: O(T log T).
+    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the result for t is from 1 to l. So one pass
+    gives the repetition for every window size l. Time: O(T log T).
 
     >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
     [0, 1, 2, 0]

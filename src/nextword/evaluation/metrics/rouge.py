@@ -72,11 +72,12 @@ def rouge(
 ) -> dict[Kind, Any]:
     """Precision, recall and F1 of each kind of ROUGE, as rouge-score's ``Score``, for the reference with the best F1.
 
-    With M tokens (or n-grams) in common, P = M / (number in the text), R = M / (number in the reference), and
-    F1 = 2PR / (P + R), or 0 if M = 0. For ROUGE-1 and -2, M is the number of shared n-grams (the minimum of both
-    counts). For ROUGE-L, M is the length of the longest common subsequence. For ROUGE-Lsum, each line of the reference
-    has longest common subsequences with the lines of the text. M is the size of their union over all lines of the
-    reference, where each word counts at most as often as in both texts.
+    With M tokens (or n-grams) in common, P = M / (their number in the text), R = M / (their number in the reference),
+    and F1 = 2PR / (P + R), or 0 if M = 0. For ROUGE-1 and -2, M is the number of shared n-grams, each counted with the
+    smaller of its counts in text and reference. For ROUGE-L, M is the length of the longest common subsequence. For
+    ROUGE-Lsum, each line of the reference has longest common subsequences with the lines of the text. M is the size of
+    their union over all lines of the reference, where each word counts at most as often as in the text, and at most as
+    often as in the reference.
 
     Source: Lin (2004), as in Google's rouge-score. That package computes ROUGE-1 and -2. ROUGE-L and -Lsum are computed
         here with a faster bit-parallel algorithm, and equal the package's values exactly.
@@ -262,8 +263,9 @@ class CommonSubsequence:
     def places(self, other: Sequence[Hashable]) -> list[int]:
         """Positions in ``other`` of one longest common subsequence.
 
-        If there are several, it is the one that rouge-score returns. The search begins at the ends of both texts. It
-        skips a token of ``text``, rather than one of ``other``, only if a longer subsequence remains.
+        If there are several such subsequences, the result is the one that rouge-score returns. The search begins at the
+        ends of both texts. It skips a token of ``text``, rather than one of ``other``, only if a longer subsequence
+        remains.
         """
         rows = [self._ones]
         for token in other:

@@ -51,7 +51,7 @@ class Table(BaseModel):
 class Sample(BaseModel):
     """The content of one line of a samples file. Every field may be absent, and unknown keys are ignored.
 
-    Metrics read fields with ``need``. If a field is absent, its error names the line.
+    Metrics read fields with ``need``, which raises an error that names the line if a field is absent.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -77,7 +77,7 @@ class Sample(BaseModel):
     reference_token_ids: list[Ids] | None = None
     """``references`` as token ids of the model."""
     target_token_ids: Ids | None = None
-    """Held-out tokens that the model predicted. It predicted each from all correct tokens before it."""
+    """Held-out tokens that the model predicted, each from all correct tokens before it."""
     target_bytes: int | None = None
     """Number of UTF-8 bytes of the target text."""
     log_probs: list[float] | None = None
@@ -189,11 +189,10 @@ class Sample(BaseModel):
             raise ValueError(f"{self._place}: {fault}") from None
 
     def as_human(self) -> Sample:
-        """A sample whose text is the first reference, with the other references as its references.
+        """A sample whose text is the first reference of this sample. All further references are its references.
 
-        If there is only one reference, it is its own reference, so it matches human text perfectly by construction. The
-        held-out tokens become the predictions, so that repetition in human text is measured as in a model's
-        predictions.
+        A single reference is compared with itself, so it matches its reference perfectly by construction. The held-out
+        tokens become the predictions, so that repetition in human text is measured as in a model's predictions.
         """
         texts, ids, targets = self.references, self.reference_token_ids, self.target_token_ids
         if not texts and not ids and targets is None:

@@ -43,11 +43,11 @@ class Unit(ABC):
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if the counts are known to belong to another unit. ``where`` names their setting."""
+        """Raise ValueError if ``counts`` are known to be of another unit. ``where`` is the setting that gave them."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort distinct ids. The order of the tokens does not depend on the order of the texts."""
+        """Indices that sort the distinct ``ids``, in an order that does not depend on the order of the texts."""
         return np.argsort(ids, kind="stable")
 
 
@@ -67,11 +67,11 @@ class Words(Unit):
         self._numbers: dict[str, int] = {}
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
-        """The numbers of the words and punctuation marks of ``text``."""
+        """The ids of the words and punctuation marks of ``text``."""
         return _numbered(self._cut(text), self._numbers)
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort the words alphabetically. Their numbers depend on the order of texts, so are not used."""
+        """Indices that sort ``ids`` alphabetically by word, because the ids depend on the order of the texts."""
         words = dict(enumerate(self._numbers))
         places = sorted(range(len(ids)), key=lambda place: (words.get(int(ids[place]), ""), int(ids[place])))
         return np.array(places, dtype=np.int64)
@@ -169,7 +169,7 @@ def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
     """Convert one text to token ids.
 
     Raises:
-        ValueError: If it is neither a text nor token ids.
+        ValueError: If ``text`` is neither a string nor token ids.
 
     >>> token_ids("a b a").tolist(), token_ids([7, 7]).tolist()
     ([0, 1, 0], [7, 7])

@@ -152,7 +152,7 @@ class TopicMatch(Metric):
         self._references: list[list[str]] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the text and the references. All are kept, because the topics are fitted on all references."""
+        """Read and keep the text and its references, because the topics are fitted on all references."""
         self._texts.append(sample.need("text", "topics"))
         self._references.append(sample.need("references", "topics"))
 

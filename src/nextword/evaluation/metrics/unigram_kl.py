@@ -40,7 +40,7 @@ def unigram_kl(
     Args:
         p: Counts of K tokens, (K,).
         q: Counts of the same tokens in the other text, (K,).
-        size: Vocabulary size V, which may exceed K. Tokens without a count then have count 0 on both sides. None: K.
+        size: Vocabulary size V, which may exceed K. The other V - K tokens have count 0 in ``p`` and ``q``. None: K.
         smoothing: Number that is added to every count. It must be above 0.
 
     >>> round(unigram_kl([3, 1], [1, 3], smoothing=1.0), 4)
@@ -67,8 +67,8 @@ class UnigramKlConfig(MetricConfig):
     """Settings of unigram KL."""
 
     smoothing: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    """Number added to the count of every token of the vocabulary. A small number lets tokens of only one side dominate
-    the value."""
+    """Number added to the count of every token of the vocabulary. With a small number, tokens that occur in only one of
+    the two texts dominate the value."""
     against: str = REFERENCES
     """Human text: "references" (all references of the samples), "test" (all test data of a comparison's task, as in
     F2-Softmax), a text file, or a file of counts (.npz from nextword count, or .npy)."""

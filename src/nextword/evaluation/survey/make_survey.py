@@ -185,7 +185,8 @@ def aligned(
     """Read the files and group texts of the same prompt by ``id``, or by line if samples have no id.
 
     Returns:
-        For each prompt that is in all files, the sample of each system. The files. The number of other prompts.
+        The sample of each system for each prompt that is in all files; the files; the number of prompts that are not in
+        all files.
 
     Raises:
         ValueError: If a file cannot be read, a prompt differs between files, or no prompt is in all files.
@@ -301,7 +302,7 @@ def detectable_difference(config: SurveyConfig, items: int | None = None, judges
 
     The difference that a judge sees on an item is the sum of a part that all judges of the item share and a part of
     this judge alone. With n items and J judges per item, the mean difference has the variance ``spread^2 (agreement / n
-    + (1 - agreement) / (n J))``.
+    + (1 - agreement) / (n J))``, with ``spread`` and ``agreement`` from ``config.power``.
 
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205

@@ -26,7 +26,7 @@ class PowerConfig(Settings):
     the kind of survey."""
     agreement: float = Field(default=0.3, ge=0, le=1)
     """Share of the variance ``spread``² that all judges of an item have in common. In HistAlign's human evaluations,
-    alpha was 0.34 and 0.52."""
+    the judges' agreement (Krippendorff's alpha) was 0.34 and 0.52."""
     power: float = Field(default=0.8, gt=0.05, lt=1)
     """Desired power: the share of surveys with these settings that detect a true difference at p < 0.05 (two-sided)."""
 

@@ -89,10 +89,10 @@ def two_level_intervals(
 
     Items and judges are resampled separately, with replacement, and the two deviations from the value are added. Both
     deviations contain the noise of single answers. So their sum is scaled to the variance ``V_items + V_judges -
-    V_cells`` (Cameron, Gelbach & Miller, 2011), which is at least the larger of the first two. Because there are few
-    judges, there is a factor G / (G - 1) for G items or judges, and Student's t replaces the normal (Satterthwaite's
-    degrees of freedom). With one judge only items are resampled. If there are few judges who do not differ at all, the
-    interval is somewhat too wide: its coverage is up to 98 %.
+    V_cells`` (Cameron, Gelbach & Miller, 2011), or to ``V_items`` or ``V_judges`` if one of these is larger. Because
+    there are few judges, there is a factor G / (G - 1) for G items or judges, and Student's t replaces the normal
+    (Satterthwaite's degrees of freedom). With one judge only items are resampled. If there are few judges who do not
+    differ at all, the interval is somewhat too wide: its coverage is up to 98 %.
 
     Returns:
         Lower and upper end. None with fewer than two items, or if a resample has no value.

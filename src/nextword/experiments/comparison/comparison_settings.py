@@ -202,7 +202,7 @@ def read(recipe: str) -> dict[str, Any]:
     """Read a recipe file, or a built-in recipe if there is no such file.
 
     Raises:
-        ValueError: If neither exists, or the file is not TOML.
+        ValueError: If there is no such file or built-in recipe, or the file is not TOML.
     """
     path = Path(recipe).expanduser()
     if path.is_file():

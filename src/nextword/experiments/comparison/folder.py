@@ -184,7 +184,7 @@ class ComparisonFolder(ResumableFolder):
 
 
 def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
-    """Load the record at ``path``. None if there is none, or (with a warning) if it cannot be read."""
+    """Load the record at ``path``. None if there is no file, or (with a warning) if it cannot be read."""
     if not path.exists():
         return None
     try:

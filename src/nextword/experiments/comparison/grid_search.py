@@ -1,8 +1,8 @@
 """Grid search: trains a method with every combination of settings, and chooses the one with the lowest validation loss.
 
 All seeds use the chosen combination. The test split is not used. The file ``search/<method>.json`` is written after
-each combination, so an interrupted search resumes. The run whose seed is the search's reuses the training with the
-chosen combination.
+each combination, so an interrupted search resumes. The run that has the seed of the search reuses the search's training
+with the chosen combination.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ PLAIN_HEAD = "softmax"
 """Head of the task's small model during its own training."""
 
 MOST_ROUNDS = 4
-"""Maximum number of training rounds of the small model. Then it is used even if it has not learned enough."""
+"""Maximum number of training rounds of the small model. After these rounds the model is used even if it has not learned
+enough."""
 
 
 class InitialCheckpointRecord(Record):

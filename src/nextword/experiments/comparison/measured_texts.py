@@ -59,7 +59,7 @@ class MeasuredTexts(Record):
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """Evaluates the texts of all runs, one evaluation per decoding (by its title). Each method is one system of it.
+    """Evaluates the texts of all runs, one evaluation per decoding (by its title). Each method is one system.
 
     A method has one samples file per training seed (and sampling seed), in the order of the seeds.
     """
@@ -177,9 +177,10 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """The texts after the first prompts, from the first training seed, sampling decoding and sampling seed.
+    """The texts after the first prompts, of the first training seed, the first sampling decoding and its first seed.
 
-    If there are texts with and without a prompt, both are shown. The choice of prompts does not depend on the texts.
+    If there are texts with and without a prompt, both kinds are shown. The choice of prompts does not depend on the
+    texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:

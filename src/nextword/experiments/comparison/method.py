@@ -22,7 +22,7 @@ DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature",
 """Arguments of ``generate`` that the decodings of a task set."""
 
 SEARCHED = ("head", "objective", "conditioner", "training", "then")
-"""Settings, each with all its parts, that a search may vary, because they affect training."""
+"""Settings that a search may vary, because they affect training. Each name includes all settings inside it."""
 
 
 class Stage(Settings):
@@ -190,7 +190,7 @@ class Method(MethodSettings):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Folder names of the method's trainings; the last has the trained model. Equal names: a shared training."""
+        """Folder names of the method's trainings; the last has the trained model. Equal names mean one training."""
         conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"

@@ -160,7 +160,7 @@ def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
 
 
 def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, counts: Path | None) -> None:
-    """Build each method on a copy of the initial checkpoint. If it has generation arguments, generate two tokens.
+    """Build each method on a copy of the initial checkpoint. A method with generation arguments generates two tokens.
 
     Raises:
         ValueError: If a method does not fit the initial checkpoint, or a learning rate names an unknown group.
@@ -209,7 +209,8 @@ def build_method(
     """Make the model with which a method begins one training stage, on ``backbone``.
 
     ``counts`` is the file for a head that needs token counts and names no file. If the backbone is ``pretrained``, the
-    head has its fine-tuning defaults instead of the published ones, and ``normalize`` says whether ``+mi`` normalises.
+    head has its fine-tuning defaults instead of the published ones, and ``normalize`` says whether ``+mi`` normalises
+    hidden states.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}

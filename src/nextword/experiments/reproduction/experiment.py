@@ -40,9 +40,10 @@ class AtScale(Settings):
     methods: list[dict[str, Any]] = Field(default=[])
     """Methods in addition to the recipe's, in a recipe's format."""
     start: str | None = None
-    """Another experiment whose initial checkpoint this one shares; None: that of the recipe."""
+    """Another experiment whose initial checkpoint this experiment shares; None: the recipe's own initial checkpoint."""
     runs_of: str | None = None
-    """Another experiment with the same comparison at this scale: its runs are used, and no others are made."""
+    """Another experiment that has the same comparison at this scale. Its runs are used, and this experiment trains
+    nothing."""
     differs: list[str] = Field(default=[])
     """Sentences on what replaces the paper's models, data, methods and model-based metrics here, and on what the paper
     leaves open. Every table of the experiment shows them."""
@@ -103,10 +104,10 @@ def expected_experiment(name: str, scale: Scale) -> AtScale:
 
 
 def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
-    """All overrides of the recipe, as ``key.path=value``; without a folder, data paths are not resolved.
+    """All overrides of the recipe, as ``key.path=value``. If ``data`` is None, data paths are not resolved.
 
     Raises:
-        ValueError: Data is missing.
+        ValueError: If data is missing.
     """
     paths = {key: wanted if data is None else data.resolved(wanted) for key, wanted in one.data.items()}
     return [*one.overrides, *(f"{key}={json.dumps(path)}" for key, path in paths.items())]

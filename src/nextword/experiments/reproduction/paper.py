@@ -79,7 +79,7 @@ class Address(Settings):
     """Another experiment whose number at the same address is added, if a paper counts over two data sets."""
 
     def within(self, outer: Address) -> Address:
-        """This address with its missing parts taken from another."""
+        """This address, with its missing parts taken from ``outer``."""
         mine = self.model_dump(include=set(Address.model_fields), exclude_none=True)
         return Address(**{**outer.model_dump(include=set(Address.model_fields)), **mine})
 
@@ -133,7 +133,7 @@ class Comparison(Settings):
     column: str
     """Name of the column; its ``better`` is the direction."""
     than_column: str | None = None
-    """Name of the other cell's column; None: the same."""
+    """Name of the other cell's column; None: the same column."""
     better: Literal["higher", "lower", "human"] | None = None
     """Direction in which the first should be better; None: that of the column."""
     over: str | None = None
@@ -154,10 +154,10 @@ class Claim(Settings):
     headline: bool = False
     """Whether it is a main claim of the paper, listed in docs/records/claims.md."""
     comparisons: list[Comparison] = Field(default=[])
-    """Comparisons that must come out for the claim to be supported. In a file ``than`` and ``column`` may be lists,
-    which mean all combinations."""
+    """Comparisons that must come out as claimed for the claim to be supported. In a file ``than`` and ``column`` may be
+    lists, which mean all combinations."""
     at_least: int | None = None
-    """Number of comparisons that must come out; None: all."""
+    """Number of comparisons that must come out as claimed; None: all."""
     not_testable: dict[str, str] = Field(default={})
     """Reason why its comparisons have no numbers, by scale. If a user's model-based metric provides them, the claim is
     tested."""

@@ -27,7 +27,7 @@ class ExperimentResults:
         settings: Settings of the comparison, with defaults.
         results: Results of the runs; ``None``: it was not run, because only settings and data are needed.
         record: Record of the run.
-        data: Function that returns the task's description of its data, if it was not run.
+        data: Function that returns the task's description of its data, used if the experiment was not run.
     """
 
     settings: Mapping[str, Any]
@@ -68,7 +68,7 @@ def cell_value(address: Address, one: ExperimentResults) -> CellValue:
     """Return the number at an address; settings and data are available without a run.
 
     Raises:
-        MissingValueError: If there is none.
+        MissingValueError: If there is no number at this address.
     """
     measure = address.measure or ""
     kind, _, name = measure.partition(".")

@@ -46,7 +46,7 @@ def table_record(
 ) -> ReproducedTable:
     """Make the record of PAPER/TABLE, with our numbers beside the printed ones, and with its claims tested.
 
-    ``results`` may lack experiments that were not run yet or are not done at this scale.
+    ``experiments`` may lack those that were not run yet or are not done at this scale.
     """
     table = table.at(scale)
     cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}

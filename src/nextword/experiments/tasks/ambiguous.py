@@ -105,7 +105,8 @@ class AmbiguousConfig(Settings):
     analogies: str | None = None
     """Path of the Google analogy file questions-words.txt; none: the lexicon of the package."""
     templates: Literal["ours", "paper"] = "ours"
-    """Wording of the prompts; "paper": the templates that the HistAlign paper prints, and ours where it has none."""
+    """Wording of the prompts; "paper": the templates that the HistAlign paper prints, and our own where the paper
+    prints none."""
     train_share: float = Field(default=0.5, gt=0, lt=1)
     """Share of each relation's pairs for training."""
     validation_share: float = Field(default=0.15, gt=0, lt=1)
@@ -129,8 +130,8 @@ class AmbiguousConfig(Settings):
     """Prompts that list words, to probe the model: "papers" (the prompts printed in the papers), or the path of a TOML
     file like src/nextword/inference/scoring/paper_probes.toml; none: lists of words from the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
-    """Maximum number of rows of the log-probability matrix whose rank is measured; above the hidden size. Default:
-    HistAlign's."""
+    """Maximum number of rows of the log-probability matrix whose rank is measured. It should exceed the hidden size.
+    The default is HistAlign's number."""
     batch_size: int = Field(default=64, ge=1)
     """Batch size of the measurements, in prompts."""
     start: AmbiguousStartConfig = AmbiguousStartConfig()

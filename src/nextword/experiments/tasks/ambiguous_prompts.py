@@ -154,7 +154,7 @@ class Haystack:
     ) -> list[AmbiguousPrompt]:
         """Add the surrounding text to prompts. With the default settings, prompts are unchanged.
 
-        The other words come from the same split. The added text depends only on the prompt and the seed. In
+        The words of the added text come from the same split. The added text depends only on the prompt and the seed. In
         ``training``, a share of the prompts gets wrong labels.
 
         Raises:

@@ -189,7 +189,8 @@ PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     "places": (" {} and {} are my favorites, and I especially love", *TEMPLATES["places"][:3]),
 }
 """Templates that HistAlign prints (table 9, figure 1), completed to four with ours. If a slot is at the start of the
-text, a space precedes it, so that this word also has the same tokens as the answer. HistAlign accepts both forms."""
+text, a space precedes it, so that this word also has the same tokens as the answer. HistAlign accepts the word with and
+without the space."""
 
 WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}
 """Templates by their name in the setting."""
@@ -211,7 +212,7 @@ class AmbiguousPrompt:
 
 
 def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
-    """Both diagonals of two word pairs, each with the other. Empty if a word occurs twice (two cities of one state).
+    """The two diagonals of two word pairs, each with the other diagonal. Empty if the pairs share a word (Texas below).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
     [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]

@@ -52,11 +52,13 @@ class StoryWritingConfig(WritingConfig):
     prefix: int = Field(default=50, ge=1)
     """Tokens per prompt, from the start of a story. Stories without more tokens than this are skipped."""
     continuation: int = Field(default=256, ge=1)
-    """Maximum number of tokens of a generated text, and of the human reference. Both may end earlier."""
+    """Maximum number of tokens of a generated text, and of the human reference. The text and the reference may end
+    earlier."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
     """Decodings. Models generate one samples file with each."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed after the comparison has
+    finished."""
 
     def texts(self) -> Texts | None:
         """The text generation of a comparison; ``None``: no texts."""
@@ -168,7 +170,7 @@ class StoryBlocks(TextBlocks):
 TARGETS = ".wp_target"
 """Ending of WritingPrompts' files (Fan et al., 2018), with one story per line."""
 LINE_END = "<newline>"
-"""Placeholder for a newline in these files."""
+"""Placeholder for a newline in the files of WritingPrompts."""
 WHERE = "task.data"
 """Name of the setting in messages."""
 

@@ -78,7 +78,8 @@ class ExpandGenerationConfig(WritingConfig):
     decodings: list[Decoding] = Field(default=[Decoding(top_k=40)], min_length=1)
     """Decodings. Each is used twice: without a prompt, and with the summary as prompt."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed after the comparison has
+    finished."""
 
     def texts(self) -> Texts | None:
         """The text generation of a comparison; ``None``: no texts."""
@@ -112,8 +113,8 @@ class ExpandConfig(Settings):
     tuning_pairs: int = Field(default=100, ge=1)
     """Number of validation pairs for choosing a cache's temperature and weight."""
     length: int = Field(default=128, ge=2)
-    """Tokens of a training slice, of the scored beginning of a test article, and of a generated text. Articles with
-    fewer tokens are left out."""
+    """Number of tokens of a training slice; as many tokens of each test article are scored, and as many are generated.
+    Articles with fewer tokens are left out."""
     prompt_tokens: int = Field(default=96, ge=1)
     """Maximum tokens of a summary as prompt. Longer summaries are truncated at the end; the encoder gets the whole
     summary."""
@@ -259,7 +260,7 @@ class SteeringScorer:
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """Likelihood with two perplexities: of all articles together, and mean over articles, as in the paper."""
+        """Likelihood with two perplexities: of all articles together, and mean over articles."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)

@@ -50,8 +50,8 @@ class PromptedTexts(Writes):
         batch_size: Number of texts generated at a time.
         score_batch: Number of targets scored at a time.
         inputs: Function that makes further model inputs, from model and tokenizer.
-        longest: Maximum tokens of a text, which the model may end earlier. ``None``: all texts have the length of the
-            human references, which must be equal for all prompts.
+        longest: Maximum tokens of a text, which the model may end earlier. ``None``: each text has the length of the
+            human references, which must all be equally long.
         search: Arguments of ``generate`` that are the same for all methods, such as length limits.
     """
 
@@ -80,7 +80,7 @@ class PromptedTexts(Writes):
         """Generate samples files. Each file uses its own seed and resumes after its last written batch.
 
         The log-probabilities of the human references are computed once per kind of prompts. If the model may end a
-        text, the files contain no special tokens of texts and references.
+        text, the texts and references in the files have no special tokens.
 
         Raises:
             ValueError: If all texts must have the same length, and ``arguments`` set another length.

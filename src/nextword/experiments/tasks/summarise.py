@@ -65,8 +65,8 @@ class SummaryGenerationConfig(WritingConfig):
     no_repeat_ngram: int = Field(default=0, ge=0)
     """No n-gram of this length may occur twice in a summary; 0: no limit."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric names
-    the folder of its model: {metric = "factcc", model = "FOLDER"}."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed after the comparison has finished.
+    A model-based metric names the folder of its model: {metric = "factcc", model = "FOLDER"}."""
 
     def texts(self) -> Texts | None:
         """The text generation of a comparison; ``None``: no texts."""

@@ -54,9 +54,9 @@ class TableTextsConfig(WritingConfig):
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Decodings. PLOG uses beam search with four beams."""
     metrics: list[str | dict[str, Any]] = Field(default=["bleu-logicnlg"], min_length=1)
-    """Metrics of the generated texts, as for nextword evaluate. They may be changed later. A model-based metric names a
-    model or parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric = "sp", parser =
-    "module:function"}."""
+    """Metrics of the generated texts, as for nextword evaluate. They may be changed after the comparison has finished.
+    A model-based metric names a model or parser: {metric = "tapex", model = "FOLDER"} (also tapas and nli), {metric =
+    "sp", parser = "module:function"}."""
 
     def texts(self) -> Texts | None:
         """The text generation of a comparison; ``None``: no texts."""

@@ -137,7 +137,7 @@ class TokenStream:
 
 
 Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
-"""Function from a tokenizer and a maximum number of tokens (``None``: all) to a text."""
+"""Function from a tokenizer and a maximum number of tokens (``None``: all) to a tokenized text."""
 
 
 class TextBlocks(Data):

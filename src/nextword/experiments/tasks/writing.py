@@ -92,11 +92,13 @@ class WritingConfig(Settings):
     """Sampling seeds, for instance [0, 1, 42]. Each trained model generates one samples file per seed. None: one file,
     with the model's training seed. Greedy and beam search run once."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the generated texts, as in nextword evaluate. They may be changed later."""
+    """Metrics of the generated texts, as in nextword evaluate. They may be changed after the comparison has
+    finished."""
     wins: list[str] | None = None
-    """Keys of the values by which methods are ranked; none: one per metric. They may be changed later."""
+    """Keys of the values by which methods are ranked; none: one per metric. They may be changed after the comparison
+    has finished."""
     examples: int = Field(default=3, ge=0)
-    """Number of prompts whose texts the report shows. It may be changed later."""
+    """Number of prompts whose texts the report shows. It may be changed after the comparison has finished."""
 
     @field_validator("metrics")
     @classmethod
@@ -138,7 +140,7 @@ class ContinuationConfig(WritingConfig):
     """Tokens per text. The human reference is the rest of the prompt's block, which has the same number of tokens."""
     wins: list[str] | None = None
     """Keys of the values by which methods are ranked; none: the seven of F2-Softmax if its metrics are used, otherwise
-    one per metric. They may be changed later."""
+    one per metric. They may be changed after the comparison has finished."""
 
     @property
     def block(self) -> int:

@@ -128,7 +128,7 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Makes the inputs of a batch's auxiliary texts, for models with a conditioner. Other models do not get them.
+    """Makes the inputs of a batch's auxiliary texts, for models with a conditioner. Other models get no such inputs.
 
     >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
     [[1, 1], [1, 0]]
@@ -207,8 +207,9 @@ def _batch_column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.T
 class EpochSetter(TrainerCallback):
     """Callback that calls ``set_epoch`` of the training data before each epoch.
 
-    accelerate also does this, except if a resumed training begins in the middle of an epoch: this epoch would have the
-    rows of the first epoch. Worker processes are started anew in each epoch, so they get the number of the epoch.
+    accelerate also calls ``set_epoch``, but not if a resumed training begins in the middle of an epoch, which would
+    then have the rows of the first epoch. Worker processes are started anew in each epoch, so they get the number of
+    the epoch.
     """
 
     def __init__(self, dataset: Any) -> None:

@@ -84,7 +84,7 @@ def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
 
 
 class GroupedTrainer(Trainer):
-    """``transformers.Trainer`` with a learning rate per group. Other groups have ``args.learning_rate``."""
+    """``transformers.Trainer`` with a learning rate per group. A group without one has ``args.learning_rate``."""
 
     def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
         self._rates = dict(rates)

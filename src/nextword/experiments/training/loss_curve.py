@@ -67,7 +67,7 @@ class LastStepLogger(TrainerCallback):
 class BestCheckpoint(TrainerCallback):
     """Callback that saves a checkpoint at each new lowest validation loss. Trainer keeps the best checkpoint.
 
-    This also works if the folder of checkpoints was moved after an interruption.
+    Trainer finds the best checkpoint even if the folder of checkpoints was moved after an interruption.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -71,7 +71,7 @@ class MethodSettings(Settings):
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
     """A component (``part``) in short form. For a table, this is a spec with its main settings (``histalign:paper``).
 
-    Comparisons use it for titles and folders. The short form may leave out settings of a table. ``kind`` is one of
+    Comparisons use the short form for titles and folders. It may leave out settings of a table. ``kind`` is one of
     ``SHORT_FORM``.
     """
     if isinstance(part, str):

@@ -186,7 +186,7 @@ class FineTuning(Settings):
     earlier versions."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Training defaults for a pretrained model. They override ``defaults``, the task's for a small model.
+        """Training defaults for a pretrained model. They override ``defaults``, the task's for its small model.
 
         A given ``learning_rate`` also applies to new parameters and adapters.
         """

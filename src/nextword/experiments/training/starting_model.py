@@ -47,7 +47,7 @@ INSTEAD = "Give the path of a folder, or 'small' for a small model with random w
 
 
 def has_encoder(config: TrainConfig) -> bool:
-    """Whether ``config.model`` is an encoder-decoder model. ValueError if it does not exist."""
+    """Whether ``config.model`` is an encoder-decoder model. ValueError if there is no such model."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )

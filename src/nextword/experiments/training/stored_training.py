@@ -227,7 +227,8 @@ def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
 def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path | None = None) -> None:
     """Save a model with stored states as an ordinary model. Weight files are copied or linked if possible.
 
-    If this is not possible, the full model is loaded. ``source`` and ``shared`` are arguments of ``copied_backbone``.
+    If the files can be neither linked nor copied, the full model is loaded. ``source`` and ``shared`` are arguments of
+    ``copied_backbone``.
     """
     if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)

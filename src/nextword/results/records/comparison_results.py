@@ -88,7 +88,7 @@ class WrittenText(Record):
     author: str
     """Label of the method that generated the text, or "human"."""
     spans: list[Span]
-    """The text, split into spans with the same marks."""
+    """The text as spans. All words of a span have the same marks."""
     very_rare: float = Field(ge=0, le=1)
     """Share of very rare tokens in the text."""
 

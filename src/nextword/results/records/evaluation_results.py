@@ -36,11 +36,11 @@ class SystemRecord(Record):
     files: list[SampleFile]
     """Files, one per seed, in the given order."""
     values: dict[str, MetricValue]
-    """Values of the only file. If there are several: means over files with Student's interval, for metrics with a value
-    in every file. The interval is over trained models (each counts with its files' mean), or over the files of one
-    model."""
+    """Values of the system's file. With several files: means over the files with Student's intervals, for metrics with
+    a value in every file. An interval is over trained models, where each model counts with the mean of its files; if
+    there is only one model, it is over the files."""
     draws: int = Field(default=1, ge=1)
-    """Number of consecutive files that one trained model generated, with different sampling seeds."""
+    """How many consecutive files come from the same trained model, with different sampling seeds."""
 
     @property
     def models(self) -> list[list[SampleFile]]:
@@ -83,7 +83,7 @@ class Duel(Record):
     lost: int = Field(ge=0)
     """Number of metrics in which the second is better."""
     tied: int = Field(ge=0)
-    """Number of metrics in which both are equal."""
+    """Number of metrics in which the two systems are equal."""
 
 
 class Place(Record):

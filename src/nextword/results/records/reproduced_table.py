@@ -70,7 +70,7 @@ class ReproducedRow(Record):
 
 
 class JudgedComparison(Record):
-    """One comparison that a claim makes: of two cells of the table, of which the first should be better."""
+    """One comparison of a claim: two cells of the table, of which the first should be better."""
 
     first: str
     """Row that should be better. "ROW over OTHER ROW" means the gain of ROW over OTHER ROW."""
@@ -90,7 +90,7 @@ class JudgedComparison(Record):
     seeds: int = Field(default=0, ge=0)
     """Number of seeds over which ``difference`` is the mean."""
     printed: float | None = None
-    """The same difference, of the paper's numbers."""
+    """Like ``difference``, but computed from the paper's numbers."""
 
 
 class JudgedClaim(Record):

@@ -107,9 +107,9 @@ class ScoreDifference(Record):
     first: str
     """Name of the model."""
     second: str
-    """Name of the earlier model."""
+    """Name of the other model, which comes before ``first`` in ``ScoreResults.models``."""
     measure: Literal["nll", "bits_per_byte"]
-    """Unit of the difference: nats per token if both models have the same tokens, otherwise bits per byte."""
+    """Compared value: nats per token if both models have the same tokens, otherwise bits per byte."""
     breakdown: str | None = None
     """Key of the breakdown to which ``group`` belongs; None: the difference is over all tokens."""
     group: str | None = None
@@ -146,7 +146,7 @@ class ScoreResults(VersionedRecord):
     unit: str
     """Resampling unit of intervals and tests: "texts", or "pieces of 1,024 bytes"."""
     units: int = Field(ge=1)
-    """Number of these units."""
+    """Number of resampling units."""
     models: list[ModelScore] = Field(min_length=1)
     """Models in the given order."""
     same_tokens: bool

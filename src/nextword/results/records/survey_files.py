@@ -71,7 +71,7 @@ class SurveyUnit(Record):
     texts: list[Passage]
     """Judged texts: two in a pairwise survey, otherwise one."""
     near: list[int] = Field(default=[])
-    """Lines of the item's first passage that are shown next to the unit."""
+    """Indices of the lines of the item's first passage that are shown next to the unit."""
 
 
 class SurveyItem(Record):
@@ -285,7 +285,8 @@ class Correlation(Record):
     systems: int = Field(ge=2)
     """Number of systems that have both values."""
     pearson: float | None
-    """Pearson's correlation of the values; None if one of the two is the same for all systems."""
+    """Pearson's correlation of the values; None if the metric or the human measure has the same value for all
+    systems."""
     spearman: float | None
     """Spearman's correlation of the ranks."""
     kendall: float | None

@@ -133,7 +133,7 @@ def seeds(count: int) -> str:
 
 
 def probability(number: float) -> str:
-    """Format a probability with three decimals, or in scientific notation if it is smaller."""
+    """Format a probability with three decimals, or in scientific notation if it would be rounded to zero."""
     return f"{number:.3f}" if number >= 0.0005 or number == 0 else f"{number:.0e}"
 
 

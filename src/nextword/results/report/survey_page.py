@@ -190,7 +190,7 @@ def mturk_layout(survey: Survey) -> str:
 def mturk_item(item: SurveyItem) -> str:
     """An item as one cell of a CSV.
 
-    It is base64, because Mechanical Turk inserts cells unescaped, so that text could become markup.
+    The cell is in base64, because Mechanical Turk inserts cells unescaped, so that text could become markup.
     """
     return _ascii({"item": item.model_dump(mode="json"), "digest": item.digest})
 

@@ -176,7 +176,7 @@ class ReportTable:
         return replace(self, columns=tuple(self.columns[place] for place in places), blocks=blocks)
 
     def beside(self, other: ReportTable) -> ReportTable:
-        """The table, with the columns of another table that has the same rows after its own."""
+        """This table, followed by the columns of ``other``, which must have the same rows."""
         blocks = tuple(
             replace(
                 one, rows=tuple(replace(a, cells=a.cells + b.cells) for a, b in zip(one.rows, two.rows, strict=True))

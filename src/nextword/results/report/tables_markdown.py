@@ -18,7 +18,8 @@ from nextword.results.report.reproduction_page import (
 from nextword.results.report.table import Cell
 
 FEW = 4
-"""Maximum number of comparisons per claim that docs/records/claims.md lists. Of more comparisons it has the number."""
+"""Maximum number of comparisons per claim that docs/records/claims.md lists. For a claim with more comparisons, it
+gives only the number of each outcome."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:

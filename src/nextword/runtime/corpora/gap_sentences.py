@@ -54,8 +54,8 @@ class GapConfig(Settings):
     min_sentences: int = Field(default=3, ge=2)
     """Minimum sentences per paragraph. Shorter paragraphs are left out."""
     max_sentences: int = Field(default=8, ge=2)
-    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and each loses a
-    sentence."""
+    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and a sentence is
+    removed from each piece."""
 
 
 # Not after an initial, or an abbreviation before a capital. A look-behind has a fixed width, so each width has its own.
@@ -87,7 +87,7 @@ def sentences(paragraph: str) -> list[str]:
 def by_overlap(parts: Sequence[str], seed: str) -> int:
     """Index of the sentence with the largest ROUGE-1 F1 with all other sentences. Repeated words count repeatedly.
 
-    This is the choice "Ind-Orig" of PEGASUS, for one gap. Of several such sentences, it is the first.
+    PEGASUS calls this choice "Ind-Orig". If several sentences have the largest F1, the first of them is chosen.
 
     >>> by_overlap(["A dog barked.", "The dog saw the cat.", "The cat ran."], seed="")
     1

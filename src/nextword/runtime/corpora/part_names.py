@@ -112,8 +112,8 @@ def _is_beside_saved_rows(file: Path) -> bool:
 def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:
     """The files of a split in a folder. Empty if there are none.
 
-    If a file has exactly the name of the split (``train.txt``, ``training.jsonl``), it is the only one. Otherwise all
-    files are taken whose own or folder's name contains the split's name, in order (``raw_train.tsv``,
+    If a file has exactly the name of the split (``train.txt``, ``training.jsonl``), only this file is taken. Otherwise
+    all files are taken whose own or folder's name contains the split's name, in order (``raw_train.tsv``,
     ``train/part-0.jsonl``). A text is preferred to a table. ``split`` may be a synonym or another name. Messages name
     the setting ``where``.
 

@@ -23,7 +23,7 @@ ONE_TEXT = "text"
 
 @dataclass(frozen=True)
 class DraftUnit:
-    """A unit, which is what one answer is about: its texts, and the numbers of document lines to show near them."""
+    """A unit, which is what one answer is about: its texts, and the indices of the document lines to show near them."""
 
     texts: list[Passage]
     near: list[int] = field(default_factory=list)
@@ -182,7 +182,7 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
 
 def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
-    """The lines of an excerpt with a mark for each gap, and the line number of each kept sentence.
+    """The lines of an excerpt with a mark for each gap, and the index in these lines of each kept sentence.
 
     >>> shown_document(["a", "b", "c", "d"], {0, 2})
     (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})

@@ -26,7 +26,7 @@ Outcome = RunRecord | FailedRun
 
 @dataclass(frozen=True)
 class Resources:
-    """CPU cores and GPUs per run. If a number is a fraction, several runs share one. None: the engine's default."""
+    """CPU cores and GPUs per run. With a fraction, several runs share a core or GPU. None: the engine's default."""
 
     cpus: int | None = None
     gpus: float | None = None

@@ -287,7 +287,7 @@ LINES = 1000
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with synthetic texts; ``None`` if its data is not plain text or it needs real data."""
+    """The task with synthetic texts; ``None`` if the task's data is not plain text or must be real."""
     data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):

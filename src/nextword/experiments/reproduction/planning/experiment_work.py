@@ -145,7 +145,8 @@ class ExperimentWork:
     Attributes:
         config: The comparison.
         task: The task; None: its data is missing and cannot be synthesised.
-        origin: The comparison that makes the initial checkpoint, with its task; itself unless it shares another's.
+        origin: The comparison that makes the initial checkpoint, with its task: ``config``, unless it shares the
+            checkpoint of another comparison.
         length: Tokens per training row; None: unknown.
         trainings: All trainings except that of the initial checkpoint.
         beginning: Training of the initial checkpoint; None: there is none, or another comparison does it.
@@ -178,7 +179,7 @@ def experiment_work(
     Args:
         config: The comparison.
         task: Its task, possibly with synthetic data.
-        origin: The comparison that makes the initial checkpoint, and its task; None: itself.
+        origin: The comparison that makes the initial checkpoint, and its task; None: ``config`` and ``task``.
         lacks: Reason why steps cannot be timed, see ``ExperimentWork``.
 
     Raises:
@@ -405,7 +406,7 @@ def model_config(name: str, where: str) -> PretrainedConfig:
 
 
 def stand_in_tokenizer(vocabulary: int) -> PreTrainedTokenizerBase:
-    """A tokenizer with as many tokens as one trained on a text may have.
+    """A tokenizer with ``vocabulary`` tokens, in place of a tokenizer that is trained on a text.
 
     >>> len(stand_in_tokenizer(300))
     300

@@ -25,7 +25,7 @@ GREEDY = "greedy"
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table of texts: of one decoding, or of one in two blocks: without a prompt and with a prompt."""
+    """The table of the texts of one decoding, in two blocks if there are texts without and with a prompt."""
 
     title: str
     decodings: tuple[str, ...]
