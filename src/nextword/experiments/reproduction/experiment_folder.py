@@ -150,8 +150,9 @@ class ExperimentFolders:
         return expected_experiment(name, self._request.scale)
 
     def _start(self, one: AtScale, model: str) -> str:
-        # a model that is data has the name of its data set, not a path of this machine
-        wanted = one.data.get("start.model")
+        if one.start is not None:
+            return f"that of {one.start}"
+        wanted = one.data.get("start.model")  # it has the name of its data set, not a path of this machine
         return str(wanted) if wanted is not None and self._request.data.resolved(wanted) == model else model
 
     def _record(self, name: str, one: AtScale, results: Results) -> RanExperiment:
@@ -163,7 +164,7 @@ class ExperimentFolders:
             command=results.command,
             task=results.task,
             seeds=results.seeds,
-            start=self._start(one, str(results.start.get("model", ""))) if one.start is None else f"that of {one.start}",
+            start=self._start(one, str(results.start.get("model", ""))),
             data=str(results.data.get("source", results.task)),
             minutes=round(times.runs / 60, 3),
             start_minutes=round(origin.start / 60, 3) if origin.start else None,
