@@ -92,7 +92,7 @@ def fifteen() -> Picture:
         panel.set_yticks(range(len(rows)), [title for title, _ in rows])
         panel.tick_params(axis="y", length=0, labelcolor=INK)
         panel.set_ylim(len(rows) - 0.4, -0.6)
-        panel.set_xlabel(f"perplexity on WikiText-2, SmolLM2-135M (without a trained head: {plain:.2f})")
+        panel.set_xlabel(f"perplexity on WikiText-2, SmolLM2-135M\n(model without a trained head: {plain:.2f})")
         panel.grid(axis="x")
         _legend(figure, panel)
 
