@@ -25,6 +25,12 @@ from nextword.results.records import ModelScore, ScoreResults
 RECORD = RECORDS / "results" / "smollm2-gains.json"
 PLAIN = "plain"
 """Name of the model without a trained head."""
+COMMANDS = [
+    "for seed in 0 1 2; do  # models of runs/trained: softmax-proj-mle-seed0/model, ...",
+    "  nextword score --states runs/states plain=models/smollm2-135m softmax+proj=MODEL ... --out scores/$seed",
+    "done",
+    "python benchmarks/gains_by_group.py scores/0 scores/1 scores/2 --baseline softmax+proj",
+]
 PROMPTS = {"choices": "one of five things", "jester": "king or woman", "sports": "none of four sports"}
 """Names of the sets of prompts, with what the next word should be."""
 
@@ -95,9 +101,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "title": "SmolLM2-135M",
         "name": "Where heads gain on SmolLM2-135M: record",
         "guide": "../../results/smollm2.md",
-        "about": f"{seeds[0].models[0].tokens:,} tokens of {', '.join(seeds[0].data)}; {len(seeds)} seeds. "
-        "Small print: lowest and highest seed.",
+        "about": "Heads of SmolLM2-135M-Instruct (4-bit weights), trained for 40 steps from stored states by `nextword "
+        "reproduce softmax-cpr/figure-3 --scale pretrained`, on "
+        f"{seeds[0].models[0].tokens:,} test tokens of WikiText-2. Mean over {len(seeds)} seeds; small print: lowest "
+        "and highest seed.",
         "sections": [
+            {"title": "Commands", "parts": [{"commands": COMMANDS, "shell": True}]},
             {"title": "Groups of tokens", "parts": gains(seeds, given.baseline)},
             {"title": "Prompts of the papers", "parts": [prompted(seeds)]},
         ],
