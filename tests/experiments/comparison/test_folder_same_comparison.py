@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nextword.experiments.comparison.comparison_settings import plain
-from nextword.experiments.comparison.folder import differences
+import pytest
+
+from nextword.experiments.comparison.comparison_settings import configured, plain
+from nextword.experiments.comparison.folder import _beyond_defaults, differences
 from nextword.experiments.comparison.method import Method
 
 SOFTMAX = plain(Method(head="softmax"))
@@ -53,3 +55,25 @@ def test_a_setting_of_the_task_that_came_later_and_is_not_set_is_no_difference()
         "task_settings.draws: [0, 1] there, nothing asked for",
         "task_settings.start.tied: null there, nothing asked for",
     ]
+
+
+@pytest.mark.parametrize(
+    ("begun", "asked", "same"),
+    [
+        (
+            {},
+            {"learning_rate": 5e-5, "learning_rates": {"head": 1e-4, "conditioner": 1e-4}, "warmup_ratio": 0.06},
+            True,
+        ),
+        ({}, {"warmup_ratio": 0.06}, True),
+        ({}, {"learning_rate": 5e-5}, False),  # which is that of the head too
+        ({"learning_rate": 5e-5}, {"learning_rate": 5e-5, "learning_rates": {"head": 1e-4}}, False),
+        ({"steps": 20}, {"epochs": 2.0}, False),
+    ],
+)
+def test_settings_that_are_defaults_need_not_be_given(begun, asked, same):
+    def training(given):
+        config = configured({"task": "lm", "methods": ["softmax"], "start": {"model": "gpt2"}, "training": given})
+        return _beyond_defaults({"training": given}, config)
+
+    assert (training(begun) == training(asked)) == same

@@ -28,7 +28,7 @@ from nextword.experiments.comparison.comparison_settings import CompareConfig, d
 from nextword.experiments.comparison.method import Method, slug
 from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.resume import weights_problem
-from nextword.experiments.training.settings import FineTuning
+from nextword.experiments.training.settings import FineTuning, overlaid
 from nextword.results.records import Record, RunRecord
 from nextword.runtime import resumable
 from nextword.runtime.resumable import ResumableFolder, read_manifest, refuse_others
@@ -212,12 +212,13 @@ def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
 
 
 def _beyond_defaults(manifest: dict[str, Any], config: CompareConfig) -> dict[str, Any]:
-    # without the training settings that are equal to the defaults
+    # without the training settings that are equal to the defaults; some defaults depend on what is given
     given = manifest.get("training")
     if not isinstance(given, dict):
         return manifest
-    without = defaults(config, config.fine_tuning, given)
-    return {**manifest, "training": {key: value for key, value in given.items() if value != without.get(key)}}
+    without = defaults(config, config.fine_tuning, {})
+    used = overlaid(defaults(config, config.fine_tuning, given), given)
+    return {**manifest, "training": {key: value for key, value in used.items() if value != without.get(key)}}
 
 
 # -- Whether a folder belongs to a comparison: the settings written into it at first are compared with the current ones.
