@@ -56,4 +56,4 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_numbers_are_rounded_as_the_page_says() -> None:
     assert trace_example.DECIMALS == 4
-    assert "rounded to four decimals" in PAGE
+    assert "Numbers have four decimals" in PAGE
