@@ -121,22 +121,21 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
     counts = [_counts([groups[name].tokens if name in groups else 0 for groups in by_group]) for name in groups]
     values = [[_nll(own[name]) if name in own else formats.NOTHING for name in groups] for own in by_group]
     less = [[_difference(shown.get((name, other.name))) for name in groups] for other in (others if shown else [])]
-    caption = "nats per token; * significant after correction for all groups" if shown else "nats per token"
+    test = "; * significant after correction for all groups" if shown else ""
     title = Text(results.breakdowns[key].title)
     if len(results.models) > _SIDE_BY_SIDE:  # so many columns do not fit into a terminal
-        below = [[""] * len(groups), *less] if less else [[""] * len(groups)] * len(values)
+        changes = [[""] * len(groups), *less] if shown else [[""] * len(groups) for _ in values]
         rows = [
-            (Text(model.name), *(f"{value} {change}".strip() for value, change in zip(own, changes, strict=True)))
-            for model, own, changes in zip(results.models, values, below, strict=True)
+            (Text(model.name), *(f"{value} {change}".strip() for value, change in zip(own, change_of, strict=True)))
+            for model, own, change_of in zip(results.models, values, changes, strict=True)
         ]
-        if shown:
-            caption = f"{caption.replace(';', f', and the difference from {first.name};')}"
+        caption = f"nats per token{f', and the difference from {first.name}' if shown else ''}{test}"
         return framed(title, [Column("model", overflow="fold"), *right(*groups)], [("tokens", *counts), *rows], caption)
     names = [model.name for model in results.models]
     names += [f"{other.name} \N{MINUS SIGN} {first.name}" for other in (others if shown else [])]
     headers = [Column(Text(name), justify="right", overflow="fold") for name in names]
     rows = list(zip(groups, counts, *values, *less, strict=True))
-    return framed(title, ["group", *right("tokens"), *headers], rows, caption)
+    return framed(title, ["group", *right("tokens"), *headers], rows, f"nats per token{test}")
 
 
 _SIDE_BY_SIDE = 3
