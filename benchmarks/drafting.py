@@ -8,6 +8,7 @@ always copies from the best position in the text so far.
     python benchmarks/drafting.py --model runs/m --pairs runs/pairs/test.jsonl --texts 20 --human
     python benchmarks/drafting.py --model runs/mos --assistant runs/narrow --pairs runs/pairs/test.jsonl
     python benchmarks/drafting.py --size gpt2-small --head softmax+c --pairs runs/pairs/test.jsonl --human
+    python benchmarks/drafting.py --model models/smollm2-135m --chat --pairs runs/drafting/code/test.jsonl
 """
 
 from __future__ import annotations
@@ -120,6 +121,16 @@ def examples(
     return [(start + source[:longest] + newline, target[:new]) for source, target in sides if len(target) >= 2]
 
 
+def requests(tokenizer: Any, path: Path, count: int, longest: int) -> list[tuple[list[int], list[int]]]:
+    """Prompts of a chat model: each source, cut to ``longest`` tokens, as a user's message in the chat template."""
+    with path.open(encoding="utf-8") as file:
+        sources = [json.loads(line)["source"] for line, _ in zip(file, range(count), strict=False)]
+    cut = [tokenizer.decode(tokenizer(source, add_special_tokens=False)["input_ids"][:longest]) for source in sources]
+    messages = [[{"role": "user", "content": source}] for source in cut]
+    return [(tokenizer.apply_chat_template(one, add_generation_prompt=True, return_dict=True)["input_ids"], [])
+            for one in messages]  # fmt: skip
+
+
 def ways(model: Any, assistant: Any = None, parts: bool = False) -> dict[str, dict[str, Any]]:
     """Arguments of ``generate``, by what a table calls them; what is learned stays from text to text."""
     found: dict[str, dict[str, Any]] = {
@@ -178,7 +189,7 @@ def _turned(tried: dict[str, Any], number: int) -> list[tuple[str, Any]]:
 
 def _opened(given: Any) -> tuple[Any, Any]:
     if given.model:
-        return nw.load(given.model).eval(), AutoTokenizer.from_pretrained(given.model)
+        return nw.load(given.model, dtype=torch.float32), AutoTokenizer.from_pretrained(given.model)
     tokenizer = AutoTokenizer.from_pretrained(given.tokenizer) if given.tokenizer else None
     model = attached(
         backbone(given.size, given.device, given.dtype, positions=given.prompt + given.new + 8), given.head
@@ -208,16 +219,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--human", action="store_true", help="force the model to generate the human text")
     options.add_argument("--no-repeat", type=at_least(0), default=0, help="no_repeat_ngram_size of generate; 0: off")
     options.add_argument("--parts", action="store_true", help="also measure the cost of loop and drafts alone")
+    options.add_argument("--chat", action="store_true", help="sources are requests in the tokenizer's chat template")
     options.add_argument("--assistant", type=folder, help="also draft with this smaller model of the same tokenizer")
     given = settled(options, argv, size="toy", prompt=24, new=12, texts=3)
     if given.human and given.assistant:
         options.error("--human: whatever holds the model to a text holds its assistant too; leave out --assistant")
+    if given.chat and (given.human or not (given.pairs and given.model)):
+        options.error("--chat: needs --model and --pairs, and the model's own texts (no --human)")
     seen = surroundings()
     torch.manual_seed(0)
     model, tokenizer = _opened(given)
     assistant = nw.load(given.assistant).eval() if given.assistant else None
     if given.pairs is None or tokenizer is None:
         texts = _made_up(given.new)()
+    elif given.chat:
+        texts = requests(tokenizer, given.pairs, given.texts, given.prompt)
     else:
         encoder = model.config.is_encoder_decoder
         texts = examples(tokenizer, given.pairs, given.texts, given.prompt, given.new, encoder)

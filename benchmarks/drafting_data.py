@@ -6,8 +6,12 @@ highlights are too few to learn copying. The output is ``train.jsonl``, ``valida
 ``nextword train``; the test pairs are highlights of test articles, which occur in no training row. Dialogues with
 summaries, prompts with stories, and a folder of LogicNLG (tables with sentences) keep their own splits.
 
+With ``--ask TEXT``, ``test.jsonl`` has requests for a chat model: the text, and below it an article, a dialogue, a prompt
+of a story, or a Python file of a folder.
+
     python benchmarks/drafting_data.py cnn/pairs.jsonl --more xsum/pairs.jsonl dialogues.jsonl --out runs/drafting/cnn
     python benchmarks/drafting_data.py logicnlg --out runs/drafting/tables
+    python benchmarks/drafting_data.py src/nextword --ask "Add type hints to this code:" --out runs/drafting/code
 """
 
 from __future__ import annotations
@@ -91,6 +95,17 @@ def articles(path: Path, more: list[Path], copying: bool) -> dict[str, list[dict
     }
 
 
+def requests(path: Path, text: str) -> dict[str, list[dict[str, str]]]:
+    """Test rows for a chat model: the text, and below it each document of a file or each Python file of a folder."""
+    if path.is_dir():
+        documents = [file.read_text(encoding="utf-8") for file in sorted(path.rglob("*.py"))]
+        documents = [f"```python\n{document}" for document in documents if document]
+    else:
+        names = ("article", "document", "dialogue", "prompt")
+        documents = [next(row[name] for name in names if name in row) for row in rows_of(path)]
+    return {"train": [], "test": [{"source": f"{text}\n\n{document}", "target": ""} for document in documents]}
+
+
 def main() -> None:
     """Reads and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -101,9 +116,13 @@ def main() -> None:
     parser.add_argument(
         "--copying", action="store_true", help="only pairs of the beginnings of a text and of its later parts"
     )
+    parser.add_argument("--ask", metavar="TEXT", help="write requests for a chat model that begin with this text")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    written = plain_parts(given.pairs) or articles(given.pairs, given.more, given.copying)
+    if given.ask:
+        written = requests(given.pairs, given.ask)
+    else:
+        written = plain_parts(given.pairs) or articles(given.pairs, given.more, given.copying)
     given.out.mkdir(parents=True, exist_ok=True)
     for name, rows in written.items():
         lines = [json.dumps(row, ensure_ascii=False) for row in rows]

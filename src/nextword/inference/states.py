@@ -124,7 +124,7 @@ def build_states(
         shards = in_shards(unique, chosen.shard_tokens, lambda row: len(row.ids))
         make = partial(_written, precision, chosen)
         made = made_shards(asked, folder, StatesShard, shards, make, lambda facts: facts.tokens, told)
-        if sum(len(row.ids) for row in rows[:text_rows]) > 1 and unique[:text_rows] == rows[:text_rows]:
+        if sum(len(row.ids) for row in rows[:text_rows]) > 1 and unique[:text_rows] == list(rows[:text_rows]):
             _write_datastore(folder, opened, rows[:text_rows], origin, made)
         manifest = StatesManifest(nextword=__version__, origin=origin, shards=made, built_in=str(Path.cwd()))
         manifest.save(folder / MANIFEST)

@@ -22,6 +22,7 @@ from nextword.model.stored_states.state_files import (
     manifest_of,
     write_shard,
 )
+from nextword.retrieval.datastore.stored_keys import StoredKeys
 from nextword.runtime.shard_files import finished_shard
 from tests.helpers import text_tokenizers
 from tests.helpers.stored_rows import backbone, stored
@@ -139,6 +140,18 @@ def test_weights_that_are_nan_are_named(tmp_path: Path) -> None:
     opened = OpenedModel.of(model, text_tokenizers.byte_level())
     with pytest.raises(ValueError, match=r"up_proj\.weight are not finite"):
         build_states(opened, [TokenRow((1, 2))], tmp_path)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_rows_of_a_text_make_a_datastore(tmp_path: Path, kind: type) -> None:
+    """Whatever kind of sequence the rows are. A key stands for the token after it."""
+    opened = OpenedModel.of(backbone("llama", 300), text_tokenizers.byte_level())
+    rows = kind([TokenRow((1, 2, 3)), TokenRow((4, 5)), TokenRow((6,))])
+    build_states(opened, rows, tmp_path / "text", text_rows=2)
+    assert StoredKeys(tmp_path / "text").tokens_at(np.arange(4)).tolist() == [2, 3, 4, 5]
+    build_states(opened, rows, tmp_path / "rows")
+    with pytest.raises(ValueError, match="has states of other rows"):
+        StoredKeys(tmp_path / "rows")
 
 
 def test_relative_names_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
