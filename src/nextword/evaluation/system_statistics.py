@@ -184,7 +184,7 @@ def _wins(
     return ranked if ranked.measures else None
 
 
-# -- Pairwise majority: a system beats another if it is better in the majority of the metrics (F2-Softmax, table 9).
+# -- Duels: a system beats another if it is better in more metrics than the other (F2-Softmax, table 9).
 
 Values = Mapping[str, float]
 """Value of each metric, by key."""

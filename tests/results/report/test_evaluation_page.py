@@ -195,7 +195,7 @@ def test_terminal_lists_the_differences_that_hold(evaluation: EvaluationResults)
 
 
 def test_terminal_says_by_how_many_votes(evaluation: EvaluationResults) -> None:
-    ranking = shown(evaluation).partition("Ranking by majority")[2].splitlines()
+    ranking = shown(evaluation).partition("Ranking by wins")[2].splitlines()
     votes = [line.split()[-3:] for line in ranking if "f2" in line or "mle" in line]
     assert votes[:2] == [["2", "of", "2"], ["0", "of", "2"]]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 ASKED = """Two words may come next, and nothing else may: "She could not choose between Paris and Italy, so in the end
-she took a bus to". Which output layers rank both words in the top 2? The words, the prompts and a small GPT-2 are "
-                 "generated now.
+she took a bus to". Which output layers rank both words in the top 2? The words, the prompts and a small GPT-2
+are generated now.
 """
 """The question that the comparison answers, printed before its results."""
 

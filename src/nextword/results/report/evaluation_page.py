@@ -65,7 +65,7 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     clear = sorted((test for test in paired_rows(results) if test.significant), key=lambda test: not test.better)
     if clear:
         tables.append(_differences(clear[:MOST_DIFFERENCES]))
-    ranked = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
+    ranked = [f"ranked by wins in {', '.join(results.wins.measures)}"] if results.wins is not None else []
     lacking = [f"{name}: no {key}: {why}" for name, _, found in undefined(results) for key, why in found.items()]
     told = [*_plain_text(results), *ranked, *lacking, *notes(results), *_left_out(results)]
     told.append("intervals: see the report")
@@ -128,7 +128,7 @@ def _ranking(wins: Wins) -> Table:
         rows.append((str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes(wins, place.name)))
     headers = [*terminal.right("rank"), "system", *terminal.right("wins", "losses", "votes")]
     caption = "one vote per metric, even if a difference may be due to chance"
-    return terminal.framed("Ranking by majority", headers, rows, caption)
+    return terminal.framed("Ranking by wins", headers, rows, caption)
 
 
 def votes(wins: Wins, name: str) -> str:

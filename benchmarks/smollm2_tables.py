@@ -1,0 +1,128 @@
+"""Writes the tables of ``docs/results/smollm2.md`` from the records. Nothing is measured.
+
+    python benchmarks/smollm2_tables.py
+    python benchmarks/smollm2_tables.py --check     # fails where the page differs from the records
+
+What is between ``<!-- table: NAME -->`` and ``<!-- end -->`` is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from gains_by_group import spread
+from table_parts import markdown
+
+from nextword.experiments.reproduction.paper import find_table
+from nextword.results.records.reproduced_table import ReproducedCell, ReproducedRow, ReproducedTable
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE = DOCS / "results" / "smollm2.md"
+RECORDS = DOCS / "records" / "papers" / "pretrained"
+PART = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def rows_of(table: ReproducedTable) -> dict[str, dict[str, ReproducedCell]]:
+    """Cells of a record by method and title of the column. Rows with numbers of several experiments are left out."""
+    named = {row.title: row.method for row in find_table(table.name).rows if not row.cells}
+    columns = [column.title for column in table.columns]
+    return {
+        str(named[row.title]): dict(zip(columns, row.cells, strict=True)) for row in table.rows if named.get(row.title)
+    }
+
+
+def values(cell: ReproducedCell, form: str) -> str:
+    """Mean over seeds, with the lowest and the highest in small print; nothing for a cell without a number.
+
+    >>> values(ReproducedCell(by_seed={"0": 1.0, "1": 3.0}), ".1f")
+    '2.0 <sub>1.0–3.0</sub>'
+    """
+    return spread(list(cell.by_seed.values()), form) if cell.by_seed else ""
+
+
+def change(cell: ReproducedCell, baseline: ReproducedCell) -> str:
+    """Difference from a baseline in percent of it, seed by seed."""
+    if cell is baseline or not cell.by_seed:
+        return ""
+    changes = [100 * (value / baseline.by_seed[seed] - 1) for seed, value in cell.by_seed.items()]
+    return spread(changes, "+.1f").replace("–", " to ")
+
+
+def printed_change(cell: ReproducedCell, baseline: ReproducedCell) -> str:
+    """The same difference between the paper's numbers."""
+    if cell is baseline or cell.printed is None or baseline.printed is None:
+        return ""
+    return spread([100 * (float(cell.printed) / float(baseline.printed) - 1)], "+.1f")
+
+
+def figure_3() -> str:
+    """Perplexities of Softmax-CPR's heads on two texts, beside the poster's."""
+    rows = rows_of(ReproducedTable.load(RECORDS / "softmax-cpr" / "figure-3.json"))
+    plain, baseline = "SmolLM2", "softmax+proj"
+    order = sorted(rows, key=lambda name: -fmean(rows[name]["Wiki"].by_seed.values()))
+    lines = []
+    for name in order:
+        cells = rows[name]
+        line = ["SmolLM2 as it is" if name == plain else f"`{name}`"]
+        for text in ("Wiki", "OWT"):
+            other = rows[baseline][text]
+            line += [values(cells[text], ".2f"), change(cells[text], other), printed_change(cells[text], other)]
+        new = fmean(cells["Size"].by_seed.values()) - fmean(rows[plain]["Size"].by_seed.values())
+        lines.append([*line, f"{new:.1f}"])
+    columns = ["head"]
+    for text in ("WikiText-2", "OpenWebText"):
+        columns += [text, "change, %", "poster's change, %"]
+    return markdown([*columns, "new parameters, million"], lines)
+
+
+def articles() -> str:
+    """Articles from summaries without and with the summary as prompt, beside the report's perplexities."""
+    table = ReproducedTable.load(RECORDS / "conditional-summaries" / "table-1.json")
+    columns = {"Perplexity": ".1f", "ROUGE-1": ".3f", "ROUGE-2": ".4f", "ROUGE-L": ".3f", "LDA + JSD": ".3f"}
+    lines = []
+    for row in table.rows:
+        cells = dict(zip((column.title for column in table.columns), row.cells, strict=True))
+        if not cells["Perplexity"].by_seed:
+            continue
+        lines.append(
+            [_title(row), *(values(cells[name], form) for name, form in columns.items()), _printed(cells["Perplexity"])]
+        )
+    return markdown(["method", "perplexity", *list(columns)[1:], "report's perplexity"], lines)
+
+
+def _title(row: ReproducedRow) -> str:
+    where, _, method = row.title.partition(": ")
+    return f"{method.removeprefix('BERT-GPT ').replace('Vanilla GPT-2', 'SmolLM2 as it is')}, {where}"
+
+
+def _printed(cell: ReproducedCell) -> str:
+    return "" if cell.printed is None else f"{float(cell.printed):.1f}"
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"figure-3": figure_3, "articles": articles}
+"""Tables by name."""
+
+
+def page() -> str:
+    """The page as it should be."""
+    return PART.sub(lambda part: f"{part[1]}\n{TABLES[part[2]]()}\n\n{part[3]}", PAGE.read_text(encoding="utf-8"))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Writes or checks the page."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--check", action="store_true", help="write nothing, fail where the page would change")
+    text = page()
+    if not options.parse_args(argv).check:
+        PAGE.write_text(text, encoding="utf-8")
+    elif text != PAGE.read_text(encoding="utf-8"):
+        sys.exit(f"{PAGE}: older than its records; run: python benchmarks/smollm2_tables.py")
+
+
+if __name__ == "__main__":
+    main()
