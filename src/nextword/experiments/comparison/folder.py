@@ -139,7 +139,10 @@ class ComparisonFolder(ResumableFolder):
         return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
-        """The record of a finished run, or ``None``. If a record cannot be read, its file is renamed."""
+        """The record of a finished run, or ``None``.
+
+        If the record cannot be read or names missing samples files, it is renamed, and the run is not finished.
+        """
         path = self.record(method, seed)
         if not path.exists():
             return None
@@ -158,7 +161,7 @@ class ComparisonFolder(ResumableFolder):
             return None
 
     def trained_outcome(self, folder: Path) -> TrainingOutcome | None:
-        """The outcome of a finished training, or ``None`` if it is unfinished."""
+        """The outcome of a finished training in ``folder``, or ``None``. A finished but damaged training is deleted."""
         path = folder / "outcome.json"
         if not path.exists():
             return None
@@ -174,7 +177,7 @@ class ComparisonFolder(ResumableFolder):
         return None
 
     def drop_model(self, folder: Path) -> None:
-        """Delete a trained model that no unfinished run needs."""
+        """Delete ``folder``, which has one training with its model."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, method: Method, seed: int) -> None:

@@ -59,9 +59,10 @@ class MeasuredTexts(Record):
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """Evaluates the texts of all runs, one evaluation per decoding (by its title). Each method is one system.
+    """Evaluates the generated texts of all runs. Returns one evaluation per decoding, by the decoding's title.
 
-    A method has one samples file per training seed (and sampling seed), in the order of the seeds.
+    In an evaluation, each method is one system. Its samples files are those of all its training seeds, and for each
+    training seed those of all sampling seeds of the decoding.
     """
     if setting.task.writes is None or not records:
         return {}
@@ -177,10 +178,10 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """The texts after the first prompts, of the first training seed, the first sampling decoding and its first seed.
+    """For each of the first prompts, the human reference and the text of every method's run with the first seed.
 
-    If there are texts with and without a prompt, both kinds are shown. The choice of prompts does not depend on the
-    texts.
+    Of the decodings, the first that samples is shown (if none does, the first), with its first sampling seed. If this
+    decoding is evaluated with and without the prompts, both are shown. The choice does not depend on the texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:

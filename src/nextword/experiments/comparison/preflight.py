@@ -208,9 +208,9 @@ def build_method(
 ) -> Any:
     """Make the model with which a method begins one training stage, on ``backbone``.
 
-    ``counts`` is the file for a head that needs token counts and names no file. If the backbone is ``pretrained``, the
-    head has its fine-tuning defaults instead of the published ones, and ``normalize`` says whether ``+mi`` normalises
-    hidden states.
+    ``counts`` is the file of token counts for a head that needs them and names no file. If the backbone is
+    ``pretrained``, the head has its fine-tuning defaults instead of the published ones. ``normalize`` is whether a head
+    with ``+mi`` normalises the hidden states that it reads, if its spec does not say.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}

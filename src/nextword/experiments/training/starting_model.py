@@ -90,7 +90,7 @@ def starting_model(
     """The model with its head before training. Its new parameters depend only on the seed.
 
     A nextword model keeps its head if the same head is requested. With ``stored``, a backbone with stored states, no
-    weights are loaded and the head is new. Weights that will be sharded over processes stay on disk until then.
+    weights are loaded and the head is new. With ``settings.fsdp``, weights stay on disk until they are sharded.
 
     Raises:
         ValueError: If the model does not fit the data, or the head, objective or conditioner does not fit the model.
@@ -151,7 +151,7 @@ def keeps_its_head(config: TrainConfig) -> bool:
 # -- The kinds of data of a training. For each kind a task reads the data and measures the model.
 
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
-"""Kinds of data: running text, source-target pairs, and text with an auxiliary text."""
+"""Kinds of data: running text, source-target pairs, and texts that each have an auxiliary text."""
 
 TASKS: dict[tuple[str, bool], type[Task]] = {
     (TEXT, False): LanguageModelling,

@@ -26,7 +26,7 @@ Outcome = RunRecord | FailedRun
 
 @dataclass(frozen=True)
 class Resources:
-    """CPU cores and GPUs per run. With a fraction, several runs share a core or GPU. None: the engine's default."""
+    """CPU cores and GPUs per run. With a fraction of a GPU, several runs share it. None: the engine's default."""
 
     cpus: int | None = None
     gpus: float | None = None
@@ -160,7 +160,7 @@ class Needs:
     places: frozenset[Path]
     """Folders of the run's trainings, including those of an unfinished search, and the search's file."""
     searching: bool
-    """Whether the search of the method is unfinished. A finished search deletes the trainings of rejected settings."""
+    """Whether the search of the method is unfinished. A search deletes trainings whose settings it rejects."""
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
