@@ -145,7 +145,7 @@ class DataFolder:
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """Add the source of the data to an error message about it."""
+        """Lines of the message ``problem`` with the sources of the data sets that it mentions (none: all wanted)."""
         meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
         return (f"{problem} (the data is from {where})" if meant else problem).splitlines()

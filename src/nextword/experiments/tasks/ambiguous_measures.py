@@ -243,7 +243,10 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """For each set of probes: total probability of the words that the prompts list, and their normalised entropy."""
+    """For each set of probes: mean probability of all listed words together, and if these are right, their entropy.
+
+    The entropy is divided by that of equal shares.
+    """
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
         by_name.setdefault(answer.probe.name, []).append(answer)

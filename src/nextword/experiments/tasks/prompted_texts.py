@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Generates one text per prompt. A text has the length of the human reference, or ends where the model ends it.
+    """Generates one text per prompt. A text is as long as the human reference, or with ``longest``, the model ends it.
 
     Args:
         texts: Decodings and metrics of the texts.

@@ -62,7 +62,7 @@ class WindowLikelihood(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Perplexity and nll per token, and bits per byte, with bootstrap intervals."""
+        """Nats per token, perplexity and bits per byte, with bootstrap intervals."""
         with inference_mode_of(model):
             total = self._likelihood(model, self.test_stream(tokenizer), self._config.stride, progress)
         return Evaluation(metrics=likelihood_values(total))
@@ -164,7 +164,7 @@ class TextBlocks(Data):
 class WindowTask(Task):
     """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
-    ``whole_text`` is the text for training a tokenizer. ``longest`` is passed to ``PromptedTexts``.
+    ``whole_text`` returns the text for training a tokenizer. ``longest`` is passed to ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE

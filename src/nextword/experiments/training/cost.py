@@ -36,7 +36,7 @@ class StepClock(StatefulCallback):
 
     @property
     def total(self) -> float:
-        """Seconds of training so far. Steps after the last checkpoint before an interruption are lost and not counted."""
+        """Seconds of training so far, without steps after the last checkpoint before an interruption: they are lost."""
         return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
 
     @total.setter

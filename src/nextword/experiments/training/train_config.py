@@ -33,7 +33,7 @@ class TrainConfig(MethodSettings):
     random weights and a tokenizer trained on the data; ``small-t5`` is the same with a small T5."""
     task: dict[str, JsonValue] = Field(default={})
     """Settings of the task that reads the data: ``data`` (a file, a folder or a hub name), ``kind`` (``text``,
-    ``pairs`` or ``auxiliary``; by default detected), and settings for this kind, such as ``encoder`` of auxiliary texts.
+    ``pairs`` or ``auxiliary``; by default detected), and settings for this kind, such as its ``encoder``.
     A recipe may also have ``data`` and ``encoder`` at its top level."""
     states: str | None = None
     """Folder of stored states (``nextword states build``). The backbone is then neither loaded nor trained."""

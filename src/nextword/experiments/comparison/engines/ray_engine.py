@@ -197,7 +197,7 @@ class Deliveries:
             self._delivered[message.run] += 1
 
     def deliver_all(self, run: Run, posted: int) -> None:
-        """Pass messages until all ``posted`` messages of ``run`` are passed. They may arrive after its task has ended."""
+        """Pass messages until all ``posted`` messages of ``run`` are passed. Some arrive after its task has ended."""
         while self._delivered[run.name] < posted:
             self.deliver()
 

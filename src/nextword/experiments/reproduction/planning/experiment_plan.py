@@ -110,7 +110,7 @@ def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
 
 
 def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
-    """The plan with the cost of its steps, measured on this machine or estimated for a GPU."""
+    """The plan with the cost of its steps, which ``clock`` measures on this machine or estimates for a GPU."""
     if plan.work is None:
         return plan
     work = plan.work
@@ -283,7 +283,7 @@ def plan(request: Request, clock: Clock) -> Plan:
 # -- Text in place of data sets that are missing, so that trainings on them can be planned and models built.
 
 LINES = 1000
-"""Tokens per synthetic text."""
+"""Lines per synthetic text."""
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
@@ -314,7 +314,7 @@ def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
 
 
 def judge_models(texts: Texts, findings: Findings) -> None:
-    """Check that the models and pipelines of all metrics are available."""
+    """Check that the models and pipelines of all metrics are available. Missing ones are added to ``findings``."""
     for one in texts.metrics:
         config: Any = parse_metric(one)
         for name, look in NAMED.items():
