@@ -35,7 +35,7 @@ class Stage(Settings):
 
 
 class Method(MethodSettings):
-    """One entry of ``methods``. Short form: the string ``head/objective/conditioner``, whose later parts are optional.
+    """A method of a comparison. Short form: the string ``head/objective/conditioner``; the last two are optional.
 
     >>> Method.model_validate("cache/histalign").objective
     'histalign'
@@ -190,7 +190,7 @@ class Method(MethodSettings):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Folder names of the method's trainings, in order. Methods with an equal name share that training."""
+        """Folder names of the method's trainings, in order. Methods that have a name in common share that training."""
         conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"

@@ -145,7 +145,10 @@ class DataFolder:
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """Lines of the message ``problem`` with the sources of the data sets that it mentions (none: all wanted)."""
+        """The lines of an error message (``problem``), with where to get its data.
+
+        Its data is the data sets whose folders it mentions, or if it mentions none, all of ``wanted``.
+        """
         meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
         return (f"{problem} (the data is from {where})" if meant else problem).splitlines()

@@ -243,9 +243,9 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """For each set of probes: mean probability of all listed words together, and if these are right, their entropy.
+    """For each set of probes: the probability of all words that a prompt lists together, averaged over the prompts.
 
-    The entropy is divided by that of equal shares.
+    If these words are correct, also their mean entropy, divided by the entropy of equal shares.
     """
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):

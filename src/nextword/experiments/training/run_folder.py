@@ -63,7 +63,7 @@ class RunFolder(ResumableFolder):
             expect_same(self.path, self.kind, set_ones(manifest), asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
-        """Check the folder as ``expect`` does, and write ``run.json`` into it if the training has not begun."""
+        """Check the folder as ``expect`` does. If no training has begun, empty ``training/`` and write ``run.json``."""
         self.expect(config, files)
         if not self.has_begun:
             shutil.rmtree(self.training, ignore_errors=True)

@@ -213,16 +213,16 @@ def expect_stored_rows(
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
-    """The model to evaluate: ``model``, or if test states are missing, the full model ``source`` with its head.
+    """The model to evaluate: ``model``, or if it lacks test states, the whole of ``source`` with the head of ``model``.
 
-    They are missing if ``model`` was trained on stored states and the task does not measure running text.
+    States are missing if ``model`` was trained on stored states and the task does not measure running text.
     """
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
 
 
 def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
-    """The function that saves ``model`` in a folder, with its weights if it was trained on the states of ``source``."""
+    """The function that saves ``model`` in a folder. A model with stored states gets its weights from ``source``."""
     is_stored = isinstance(model.backbone, StoredBackbone)
     return partial(write_ordinary, model, source) if is_stored else model.save_pretrained
 

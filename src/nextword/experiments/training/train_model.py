@@ -399,7 +399,7 @@ VALIDATIONS = 10
 
 @dataclass(frozen=True)
 class DataUse:
-    """How a training uses its data: ``steps`` is its optimiser steps, ``times`` how often it reads each row."""
+    """How a training uses its data: ``steps`` counts optimiser steps, ``times`` is how often each row is read."""
 
     steps: int
     times: float
@@ -434,7 +434,7 @@ class DataUse:
         return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
 
     def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
-        """The message before training: how many times ``data`` is read, and if these are too many, advice."""
+        """The message before training: how many times ``data`` is read, with advice if more than ``MANY_TIMES``."""
         if not self.is_repeated:
             return f"The training data is read {self.times:.1f} times."
         tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """In this block, only the parameters that ``settings`` train require gradients. Then ``requires_grad`` is restored.
+    """In this block, only the parameters to train require gradients. After it, ``requires_grad`` is as before.
 
     Raises:
         ValueError: If the settings do not fit the model.
