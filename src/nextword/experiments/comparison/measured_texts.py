@@ -174,14 +174,14 @@ HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 """The replacement character, which decoding inserts for an incomplete character."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
-"""Pattern of a word, such as "Boulter's" or "co-starred". The first letter shows whether the word is a name."""
+"""Pattern of a word, such as "Boulter's" or "co-starred"."""
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
     """For each of the first prompts, the human reference and the text of every method's run with the first seed.
 
-    Of the decodings, the first that samples is shown (if none does, the first), with its first sampling seed. If this
-    decoding is evaluated with and without the prompts, both are shown. The choice does not depend on the texts.
+    The texts are those of the first decoding that samples (if none does, of the first decoding), with its first seed.
+    If it is used with and without the prompts, both kinds of texts are shown. The choice does not depend on the texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:
@@ -237,7 +237,7 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """Split a text into spans. All tokens of a span have the same marks, as in F2-Softmax, table 4.
+    """Split a text into spans with the same marks (very rare, repeated, copied ...), as in F2-Softmax, table 4.
 
     ``rare`` (V,) says whether each token id is very rare; ids of V or more count as very rare. ``source`` is the text
     from which tokens may have been copied.

@@ -136,7 +136,7 @@ def most_layers(config: CompareConfig) -> int:
 
 
 def read_layers(method: Method) -> int:
-    """Number of hidden states per token that the heads of a method read on a decoder-only model."""
+    """Number of layers whose states ``+mi`` of the method's heads reads on a decoder-only model; 0 without ``+mi``."""
     read = [getattr(parse_head(head), "mi", None) for head in (method.head, method.trained_head)]
     return max(0 if one is None else one.layers or 3 for one in read)
 

@@ -44,7 +44,7 @@ class Request:
 
     Attributes:
         tables: Names PAPER/TABLE.
-        scale: Size of the experiments.
+        scale: Scale of the experiments: small, pretrained or paper.
         data: Paths of the data sets.
         out: Folder for all results.
         changes: Overrides of every experiment: ``("seeds=[0]",)``.

@@ -177,7 +177,7 @@ class Ambiguous(Task):
 
 
 class TwoAnswers(Measures):
-    """Measures Acc@k of the two correct words, rank and spectrum of the log-probabilities, and lists of words."""
+    """Measures Acc@k of the two correct words, rank and spectrum of log-probabilities, and prompts that list words."""
 
     def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
         self._data, self._probes, self._config = data, asked, config

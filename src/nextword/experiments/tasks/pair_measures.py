@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class TargetLikelihood(Measures):
     """Measures the likelihood of each test target after its context (the source or prompt).
 
-    ``tokens`` is a function that tokenizes at most the given number of pairs of a split, the first ones (None: all).
+    ``tokens`` is a function of a tokenizer, a split and a number (None: all). It tokenizes as many first pairs.
     """
 
     def __init__(

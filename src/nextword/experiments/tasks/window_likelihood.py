@@ -216,7 +216,8 @@ class WindowTask(Task):
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """The values ``nll``, ``bits_per_byte`` and, if finite, ``perplexity``.
 
-    Intervals are over blocks. In units, ``token`` names a token, and ``text`` names the text whose bytes are counted.
+    Intervals are bootstrapped over the blocks of ``total``. In the units, ``token`` names a token, and ``text`` names
+    the text whose bytes are counted.
     """
     of = "" if text is None else f" of {text}"
     values = {

@@ -108,7 +108,7 @@ class TaskRows:
         return self._data.validation(self._tokenizer)
 
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
-        """The frozen encoder's states of the auxiliary texts in the training rows (``with_validation``: all rows).
+        """The frozen encoder's states of the auxiliary texts in training and, ``with_validation``, validation rows.
 
         They are computed once per encoder, within ``stage``. None if ``model`` has no frozen encoder, or if the states
         would take more than ``LIMIT`` bytes.
@@ -173,8 +173,8 @@ class RightPadding:
     separate sequence, padded to their own maximum length T' instead of T."""
     decoder_mask: bool = False
     """Whether the batch contains ``decoder_attention_mask``, which is 0 at padding of the labels. Only a backbone with
-    stored states, which looks up rows by their tokens, needs this mask. In other backbones only positions after the
-    labels attend to padding."""
+    stored states, which looks up rows by their tokens, needs this mask. In other backbones, padding has no effect,
+    because only positions after the labels attend to it."""
     without_logits: bool = False
     """Whether the batch contains ``return_logits=False``, so that a nextword model returns a loss without computing
     (B, T, V) logits."""

@@ -128,7 +128,7 @@ class GroupedTrainer(Trainer):
         return super().compute_loss_context_manager()
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of a step; no batches if the training has already ended, or Trainer would do one more step.
+        """The batches of a step. There are none if the training has already ended: Trainer would do one more step.
 
         A resumed training has already ended if it was killed between its last checkpoint and its end.
         """

@@ -88,7 +88,7 @@ class EarlyStopping(StatefulCallback):
     """Callback that stops a training whose validation loss no longer falls.
 
     Args:
-        patience: Number of validation losses without improvement before stopping.
+        patience: Number of validation losses in a row without improvement before stopping.
         min_improvement: A loss is an improvement if it is lower than that of the last improvement by more than this
             value, in nats per token.
     """

@@ -84,7 +84,7 @@ class RunFolder(ResumableFolder):
         """The record if the training is finished, otherwise None.
 
         Raises:
-            ValueError: If the record cannot be read, or the model does not match it.
+            ValueError: If the record cannot be read, or the model's weight files are missing or cannot be read.
         """
         if not self.record.exists():
             return None

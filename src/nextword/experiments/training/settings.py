@@ -183,8 +183,8 @@ class FineTuning(Settings):
     warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
     """Share of the steps over which the learning rates rise from 0."""
     normalize: bool | None = True
-    """Whether ``+mi`` without ``norm`` or ``raw`` normalises hidden states. None: no, as in comparisons that began in
-    earlier versions."""
+    """Whether a head with multiple input states (``+mi``) normalises them if its spec has neither ``norm`` nor ``raw``.
+    None: no, as in comparisons that began in earlier versions."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """``defaults`` (of a task's small model) with these learning rates and this warm-up, for a pretrained model.

@@ -5,7 +5,7 @@ during that layer's forward, but heads read this weight later. So here each laye
 weights (embeddings, head, conditioner) are one group that stays gathered from the forward pass until the gradient is
 computed.
 
-``share_vocabulary`` shards the output embedding so that it is never gathered in one process.
+``share_vocabulary`` shards the output embedding so that no process has all of it during training.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ TASKS: dict[tuple[str, bool], type[Task]] = {
 """The task for each kind of data, and for decoder-only (False) and encoder-decoder models (True)."""
 
 WRITES_NOTHING: dict[str, dict[str, Any]] = {AUXILIARY: {"generation": {"prompts": 0}}}
-"""Settings of a task with which it generates no texts."""
+"""For a kind of data whose task generates texts by default: the settings with which it generates none."""
 
 
 def data_task(config: TrainConfig, has_encoder: bool) -> Task:

@@ -67,7 +67,7 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Sequences per forward pass in each process. ValueError if ``batch_size`` is no multiple of the processes."""
+    """Sequences per forward pass in each process. ValueError if ``batch_size`` cannot be divided by the processes."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())

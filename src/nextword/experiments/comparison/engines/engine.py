@@ -50,7 +50,7 @@ class Engine(ABC):
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """Carry out each run once, and yield its outcome as soon as it has finished or failed.
 
-        ``setting.stages.progress`` receives the stages of each run. After the generator is closed, no run continues.
+        The watcher ``setting.stages`` receives the stages of each run. After the generator is closed, no run continues.
 
         Raises:
             OSError: For an error that would affect every run, such as a full disk.

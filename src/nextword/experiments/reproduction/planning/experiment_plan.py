@@ -45,7 +45,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """Plan of one experiment. Numbers are sums over all its trainings and seeds; ``None`` means unknown.
+    """Plan of one experiment. In numbers, ``None`` means unknown.
 
     Attributes:
         name: Name of the experiment.
@@ -57,8 +57,8 @@ class ExperimentPlan:
         seeds: Training seeds of each method.
         start: The initial checkpoint of all methods.
         row: Tokens per training row.
-        steps: Optimiser steps.
-        tokens: Training tokens.
+        steps: Optimiser steps of all trainings and seeds, without the training of the initial checkpoint.
+        tokens: Training tokens of these steps.
         parameters: Parameters of the largest method.
         disk: Bytes of models and checkpoints.
         work: The trainings; None: there is a problem, or no model could be built.
@@ -90,7 +90,7 @@ class ExperimentPlan:
 
     @property
     def memory(self) -> float | None:
-        """Peak memory of the largest training in bytes."""
+        """Peak memory of the largest training in bytes; None if that of one training is unknown."""
         known = [cost.memory for cost in self.costs if cost.memory is not None]
         return max(known) if known and len(known) == len(self.costs) else None
 
@@ -232,7 +232,7 @@ class Plan:
 
     Attributes:
         experiments: Experiments in the order in which they run.
-        without: Tables that need no run at this scale.
+        without: Tables for which nothing runs at this scale.
         speed: Source of the times.
         disk: Bytes that will be written.
         free: Free bytes on the disk.
@@ -287,7 +287,7 @@ LINES = 1000
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with synthetic texts; ``None`` if the task's data is not plain text or must be real."""
+    """The task with synthetic texts; ``None`` if the task's data is not plain text, or the task rejects the texts."""
     data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):

@@ -1,4 +1,4 @@
-"""The trainings of an experiment, with settings and model sizes, computed without building models."""
+"""The trainings of an experiment, with settings and model sizes, computed without the weights of models."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def training_rows(task: Task | None) -> int | None:
 def start_config(config: CompareConfig, task: Task | None) -> PretrainedConfig | None:
     """The configuration of the initial checkpoint; ``None`` if it depends on missing data.
 
-    No tokenizer is trained; if settings give its size, a stand-in of that size is used.
+    If the task would train a tokenizer of a given size, a stand-in of this size is used in its place.
 
     Raises:
         ValueError: If the model is unknown, or its architecture is not that of the task.

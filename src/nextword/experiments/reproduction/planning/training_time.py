@@ -34,7 +34,7 @@ class StepCost:
     Attributes:
         seconds: Seconds per step; None: unknown.
         memory: Peak memory in bytes; None: unknown.
-        reason: Reason why a value is unknown, in a few words.
+        reason: Reason why a value is unknown or the memory does not suffice, in a few words.
         steps: Steps of the whole training, if they follow from the number of rows.
     """
 
@@ -61,7 +61,7 @@ class Speed:
     memory: float
 
     def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        """Estimate: operations divided by speed; memory of weights, gradients, moments and activations."""
+        """Estimated cost of a step: seconds are operations divided by speed, memory is ``training_memory``."""
         size, settings, seconds, reason = work.sizes[training.method.title], training.settings, None, ""
         if work.length is None or work.backbone is None:
             return StepCost()
