@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a comparison; the message says what is finished. The same call to ``compare`` resumes it."""
+    """Ctrl-C during a comparison; the message names the finished runs. The same call to ``compare`` does the others."""
 
 
 @CallForms(
@@ -76,15 +76,16 @@ def compare(  # noqa: PLR0913  (its options)
     r"""Train and evaluate several heads under the same conditions; write ``results.json`` and ``report.html``.
 
     The data, the initial checkpoint, the training settings, the seeds and therefore the batches are the same for all
-    heads. Finished runs are kept: a second call with the same settings does only the unfinished runs. A second call may
-    also add heads and seeds. If a run fails (for instance because it diverges or runs out of memory), ``compare`` lists
-    it in ``Results.failures`` and continues with the other runs. A second call tries failed runs again.
+    heads. A run is one head trained with one seed. Finished runs are kept: a second call with the same settings does
+    only the unfinished runs. A second call may also add heads and seeds. If a run fails (for instance because it
+    diverges or runs out of memory), ``compare`` lists it in ``Results.failures`` and continues with the other runs. A
+    second call tries failed runs again.
 
     Args:
         model: The initial checkpoint of all heads: the folder, GGUF file or hub name of a language model with the
             architecture that the task needs. None: a small model, which ``compare`` trains once for the task.
         data: Data of the task: a file, a folder or a hub name.
-        out: Folder for all results. A folder that has the results of another comparison raises an error.
+        out: Folder for all results. A folder that has another comparison or other files raises an error.
         heads: Heads to compare, in the order of the tables: ``"head"``, ``"head/objective"`` or
             ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or a dict with more settings
             (``docs/compare.md``).
@@ -95,10 +96,10 @@ def compare(  # noqa: PLR0913  (its options)
         training: Training settings for all heads, such as ``{"steps": 500}``, which override the task's settings.
         second_training: Training settings for the second stage of heads that are trained in two stages (``then``). They
             override the settings of the first stage.
-        fine_tuning: Defaults of ``training`` that replace the task's. None: fine-tuning defaults if the model is
-            pretrained, the task's defaults if it is the small model (``docs/train.md``).
+        fine_tuning: Default learning rates and warm-up, which replace the task's in ``training``. None: those of
+            fine-tuning if the model is pretrained, the task's if it is the small model (``docs/train.md``).
         states: Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, on
-            these states; the model itself does not run (``docs/states.md``).
+            these states; the model itself does not run in training (``docs/states.md``).
         threads: Number of CPU threads; None: torch's default.
         keep_models: Whether to keep the trained models. A finished run cannot be inspected without its model.
         recipe: Settings under the names of these arguments, with ``methods`` for ``heads``: a TOML file, a built-in
@@ -164,7 +165,7 @@ def compare_methods(
     command: str | None = None,
     engine: Engine | None = None,
 ) -> Results:
-    """``compare`` with a config object."""
+    """Do what ``compare`` does, with the settings in ``config`` and the results in ``folder``."""
     place, command, engine = ComparisonFolder(folder), command or DEFAULT_COMMAND, engine or Sequential()
     if not processes.is_main():
         fit_with_main()
@@ -183,9 +184,9 @@ def compare_methods(
 def make_start(
     config: CompareConfig, folder: str | Path, progress: Watcher | None = None, command: str | None = None
 ) -> InitialCheckpoint:
-    """Make only the initial checkpoint of a comparison in its folder, if it is missing.
+    """Make the initial checkpoint of a comparison in ``folder`` if it is missing, and start no runs.
 
-    The arguments and errors are those of ``compare_methods``, which uses the checkpoint later.
+    The arguments and errors are those of ``compare_methods``. A later call of ``compare_methods`` uses the checkpoint.
     """
     place = ComparisonFolder(folder)
     task, config = build_task(config), place.as_begun(config)
@@ -299,7 +300,7 @@ def _interruption_explained(runs: list[Run], done: dict[Run, RunRecord], folder:
 
 @contextlib.contextmanager
 def cpu_threads(wanted: int | None) -> Iterator[None]:
-    """Inside the ``with`` block, torch uses this number of threads; None: unchanged."""
+    """Inside the ``with`` block, torch uses ``wanted`` threads; None: unchanged."""
     before = torch.get_num_threads()
     if wanted is not None:
         torch.set_num_threads(wanted)

@@ -72,10 +72,10 @@ class CompareConfig(Settings):
     """Training settings of second stages, which override those of the first stages."""
     states: str | None = None
     """Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, and the
-    model does not run."""
+    model does not run in training."""
     fine_tuning: FineTuning | None = Field(default_factory=lambda given: _fine_tuning(given))
-    """Defaults of ``training`` that replace the task's. By default: fine-tuning defaults for a pretrained model
-    (docs/train.md), and the task's defaults for a small model."""
+    """Default learning rates and warm-up, which replace the task's in ``training``. By default: those of fine-tuning
+    (docs/train.md) if the initial checkpoint is a pretrained model, and the task's if it is a small model."""
     threads: int | None = Field(default=None, gt=0)
     """Number of CPU threads; by default torch's choice."""
     keep_models: bool = True
@@ -175,7 +175,7 @@ def _settings(
 
 
 def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of those training settings that ``given`` does not set."""
+    """The defaults of all training settings. Some of them depend on which settings are ``given``."""
     from nextword.experiments.tasks import registry
 
     of_task = registry.get(config.task).training_defaults
@@ -214,7 +214,7 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> CompareConfig:
-    """Validate a recipe with its overrides.
+    """Validate ``recipe`` after ``overrides``.
 
     >>> configured({"task": "lm", "methods": ["softmax"]}, ["training.steps=20", "seeds=[0, 1]"]).seeds
     [0, 1]

@@ -8,7 +8,7 @@ trained/<head-objective>-seed<k>/ outcome.json and model/, or checkpoints while 
 trained/<...>--then-<...>-seed<k>/ the same for a second stage
 search/<method>.json              the settings that a method's search tried and chose
 runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
-runs/<method>-seed<k>/samples/    the texts that it generated, with a file for each decoding or sampling seed; the
+runs/<method>-seed<k>/samples/    the texts that it generated, with a file for each decoding and sampling seed; the
                                   ending .partial means that a file is unfinished
 texts/                            evaluations of the texts, with a file for each decoding
 results.json, report.html         all finished runs
@@ -76,7 +76,7 @@ class ComparisonFolder(ResumableFolder):
         return self.path / "search" / f"{method.slug}.json"
 
     def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
-        """Samples file of a run with this decoding and, if given, this sampling seed."""
+        """Samples file of a run with this decoding and, if given, the sampling seed ``draw``."""
         name = slug(decoding) if draw is None else f"{slug(decoding)}-draw-{draw}"
         return self.run(method, seed) / "samples" / f"{name}.jsonl"
 
@@ -85,7 +85,7 @@ class ComparisonFolder(ResumableFolder):
         return path.relative_to(self.path).as_posix()
 
     def as_begun(self, config: CompareConfig) -> CompareConfig:
-        """The comparison with the training defaults with which it began, possibly in an earlier version of nextword.
+        """``config`` with the ``fine_tuning`` with which this folder's comparison began, unless ``config`` sets it.
 
         Raises:
             ValueError: If the folder's identity file cannot be read.
@@ -139,7 +139,10 @@ class ComparisonFolder(ResumableFolder):
         return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
-        """The record of a finished run, or ``None``. If a record cannot be read, its file is renamed."""
+        """The record of a finished run, or ``None``.
+
+        If the record cannot be read or names missing samples files, it is renamed, and the run is not finished.
+        """
         path = self.record(method, seed)
         if not path.exists():
             return None
@@ -158,7 +161,7 @@ class ComparisonFolder(ResumableFolder):
             return None
 
     def trained_outcome(self, folder: Path) -> TrainingOutcome | None:
-        """The outcome of a finished training, or ``None`` if it is unfinished."""
+        """The outcome of a finished training in ``folder``, or ``None``. A finished but damaged training is deleted."""
         path = folder / "outcome.json"
         if not path.exists():
             return None
@@ -174,7 +177,7 @@ class ComparisonFolder(ResumableFolder):
         return None
 
     def drop_model(self, folder: Path) -> None:
-        """Delete a trained model that no unfinished run needs."""
+        """Delete ``folder``, which has one training with its model."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, method: Method, seed: int) -> None:

@@ -1,8 +1,8 @@
-"""Grid search: trains a method with every combination of settings, and chooses the one with the lowest validation loss.
+"""Grid search: trains a method with every combination of settings, and chooses that with the lowest validation loss.
 
 All seeds use the chosen combination. The test split is not used. The file ``search/<method>.json`` is written after
-each combination, so an interrupted search resumes. The run that has the seed of the search reuses the search's training
-with the chosen combination.
+each combination, so an interrupted search resumes. The search trains with one seed (``search_seed``). The run with this
+seed does not train again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def searched(run: Run, setting: Setting) -> Run:
 
 
 def finished_searches(setting: Setting) -> dict[str, GridSearch]:
-    """All searches of a comparison, by method. A search may be unfinished."""
+    """The stored searches of a comparison, by the method's title. A search may be unfinished."""
     found = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
     return {title: search for title, search in found.items() if search is not None}
 
@@ -142,7 +142,7 @@ def validation_nats(model: NextWordModel, rows: Any, batch_size: int, progress: 
     are comparable. ``rows`` are the rows that ``Data.validation`` returns.
 
     Returns:
-        Nats per token over all tokens; NaN or infinite for a broken model.
+        Nats per token over all tokens; NaN if the loss of a batch is NaN or infinite.
     """
     model.to(best_device())
     collator, aligned = batch_collator(model), not architecture_of(model.config).has_encoder

@@ -108,7 +108,7 @@ class InitialCheckpoint:
     tokenizer: PreTrainedTokenizerBase
     architecture: Architecture
     counts: Path | None = None
-    """Token counts of the training text, if a head or metric needs them."""
+    """Token counts of the training text, if a head needs them or the task generates texts."""
     test_counts: Path | None = None
     """Token counts of the test text, if a metric needs them."""
     encoder: str | None = None
@@ -169,7 +169,7 @@ def prepare_start(
     """Prepare the initial checkpoint in ``folder``. If it is not complete, load or train it.
 
     Every method is attached once before any training, so that a wrong spec is found within seconds. If the checkpoint
-    is complete, this is done only if there are ``unfinished`` runs.
+    is already complete, methods are attached only if ``unfinished`` is true, because some run is not finished.
 
     Raises:
         ValueError: If a head or objective does not exist or does not fit, or the model is not a plain model of the
@@ -369,7 +369,9 @@ TEST_COUNTS = "test-counts.npz"
 def needed_counts(
     methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
-    """The file with token counts of the training data, created if missing. ``None`` if no head or metric needs it.
+    """The file with token counts of the training data, created if missing.
+
+    ``None`` if no head needs the counts and the task generates no texts, whose metrics may need them.
 
     Raises:
         ValueError: If a head has counts that were made with another tokenizer.

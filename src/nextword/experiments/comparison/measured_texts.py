@@ -59,9 +59,10 @@ class MeasuredTexts(Record):
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """Evaluates the texts of all runs, one evaluation per decoding (by its title). Each method is one system.
+    """Evaluates the generated texts of all runs. Returns one evaluation per decoding, by the decoding's title.
 
-    A method has one samples file per training seed (and sampling seed), in the order of the seeds.
+    In an evaluation, each method is one system. Its samples files are those of all its training seeds, and for each
+    training seed those of all sampling seeds of the decoding.
     """
     if setting.task.writes is None or not records:
         return {}
@@ -173,14 +174,14 @@ HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 """The replacement character, which decoding inserts for an incomplete character."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
-"""Pattern of a word, such as "Boulter's" or "co-starred". The first letter shows whether the word is a name."""
+"""Pattern of a word, such as "Boulter's" or "co-starred"."""
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """The texts after the first prompts, of the first training seed, the first sampling decoding and its first seed.
+    """For each of the first prompts, the human reference and the text of every method's run with the first seed.
 
-    If there are texts with and without a prompt, both kinds are shown. The choice of prompts does not depend on the
-    texts.
+    The texts are those of the first decoding that samples (if none does, of the first decoding), with its first seed.
+    If it is used with and without the prompts, both kinds of texts are shown. The choice does not depend on the texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:
@@ -236,7 +237,7 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """Split a text into spans. All tokens of a span have the same marks, as in F2-Softmax, table 4.
+    """Split a text into spans with the same marks (very rare, repeated, copied ...), as in F2-Softmax, table 4.
 
     ``rare`` (V,) says whether each token id is very rare; ids of V or more count as very rare. ``source`` is the text
     from which tokens may have been copied.

@@ -35,7 +35,7 @@ class Stage(Settings):
 
 
 class Method(MethodSettings):
-    """A head with an objective. Short form: the string ``head/objective/conditioner``, whose later parts are optional.
+    """A method of a comparison. Short form: the string ``head/objective/conditioner``; the last two are optional.
 
     >>> Method.model_validate("cache/histalign").objective
     'histalign'
@@ -56,7 +56,7 @@ class Method(MethodSettings):
     trained: bool = True
     """Whether the method is trained. If false, its head is evaluated on the initial checkpoint, such as GPT-2."""
     then: Stage | None = None
-    """A second training after the first. Methods with the same head and objective share the first training."""
+    """A second training after the first. Methods whose first trainings have the same settings share the first."""
     tune: bool | None = None
     """Whether the head's test-time settings (a cache's temperature and weight) are chosen on validation data. By
     default they are chosen only if the head was not trained."""
@@ -66,8 +66,8 @@ class Method(MethodSettings):
     note: str | None = None
     """Note on this method for the report."""
     search: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(default={})
-    """Grid search: the values to try for each setting. All seeds use the combination with the lowest validation loss:
-    ``{"training.learning_rate" = [1e-5, 3e-5], "objective.alpha" = [0.5, 1.0]}``."""
+    """Grid search: the values to try for each setting, such as ``{"training.learning_rate" = [1e-5, 3e-5]}``. All
+    seeds then use the combination with the lowest negative log-likelihood of the validation rows."""
     search_seed: Seed | None = None
     """Training seed of the search; none: the first seed of the comparison."""
 
@@ -190,7 +190,7 @@ class Method(MethodSettings):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Folder names of the method's trainings; the last has the trained model. Equal names mean one training."""
+        """Folder names of the method's trainings, in order. Methods that have a name in common share that training."""
         conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"

@@ -136,7 +136,7 @@ def most_layers(config: CompareConfig) -> int:
 
 
 def read_layers(method: Method) -> int:
-    """Number of hidden states per token that the heads of a method read on a decoder-only model."""
+    """Number of layers whose states ``+mi`` of the method's heads reads on a decoder-only model; 0 without ``+mi``."""
     read = [getattr(parse_head(head), "mi", None) for head in (method.head, method.trained_head)]
     return max(0 if one is None else one.layers or 3 for one in read)
 
@@ -208,9 +208,9 @@ def build_method(
 ) -> Any:
     """Make the model with which a method begins one training stage, on ``backbone``.
 
-    ``counts`` is the file for a head that needs token counts and names no file. If the backbone is ``pretrained``, the
-    head has its fine-tuning defaults instead of the published ones, and ``normalize`` says whether ``+mi`` normalises
-    hidden states.
+    ``counts`` is the file of token counts for a head that needs them and names no file. If the backbone is
+    ``pretrained``, the head has its fine-tuning defaults instead of the published ones. ``normalize`` is whether a head
+    with ``+mi`` normalises the hidden states that it reads, if its spec does not say.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}

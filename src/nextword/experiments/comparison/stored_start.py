@@ -69,7 +69,7 @@ class StoredStart(InitialCheckpoint):
         return self.record.parameters + sum(one.numel() for one in own)
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Writes the head, and links to the backbone's weights. Without hard links on the disk they are copied."""
+        """Writes the head, and hard links to the backbone's weights, or copies where the disk has no hard links."""
         model.config.dtype = model.dtype  # the training may have changed the precision
         write_ordinary(model, str(self.folder / "model"), folder, self.folder / SHARED)
 

@@ -145,7 +145,10 @@ class DataFolder:
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """Add the source of the data to an error message about it."""
+        """The lines of an error message (``problem``), with where to get its data.
+
+        Its data is the data sets whose folders it mentions, or if it mentions none, all of ``wanted``.
+        """
         meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
         return (f"{problem} (the data is from {where})" if meant else problem).splitlines()

@@ -104,7 +104,7 @@ def expected_experiment(name: str, scale: Scale) -> AtScale:
 
 
 def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
-    """All overrides of the recipe, as ``key.path=value``. If ``data`` is None, data paths are not resolved.
+    """All overrides of the recipe, as ``key.path=value``. If ``data`` is None, data paths stay names of data sets.
 
     Raises:
         ValueError: If data is missing.
@@ -199,7 +199,7 @@ def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
 
 
 def effort(table: PaperTable, scale: Scale = "small") -> str:
-    """The minutes with one thread in words; "trained" if not measured; or the reason why there is no training."""
+    """What a table takes, in words: minutes with one thread, "trained" if not measured, or why nothing is trained."""
     if table.kind in WITHOUT_TRAINING:
         return WITHOUT_TRAINING[table.kind]
     minutes = minutes_of(table, scale)

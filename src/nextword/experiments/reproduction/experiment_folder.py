@@ -44,7 +44,7 @@ class Request:
 
     Attributes:
         tables: Names PAPER/TABLE.
-        scale: Size of the experiments.
+        scale: Scale of the experiments: small, pretrained or paper.
         data: Paths of the data sets.
         out: Folder for all results.
         changes: Overrides of every experiment: ``("seeds=[0]",)``.
@@ -201,7 +201,7 @@ def _times(folder: Path) -> Times:
 
 
 def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[str]) -> CompareConfig:
-    """The comparison with those of the user's model-based metrics that the paper uses in this experiment.
+    """The comparison with those of the user's metrics (``judges``) that the recipe at the paper's scale also has.
 
     Raises:
         ValueError: If a metric or its setting is unknown.

@@ -67,7 +67,7 @@ class Address(Settings):
     - "batch.training": rows per optimiser step.
     - "ratio.PATH/PATH": one setting divided by another.
     - "always.WORDS": these words, for what is the same in every recipe and therefore not a setting.
-    - "duel.METHOD": number of metrics better and worse than those of METHOD, as "won-lost".
+    - "duel.METHOD": number of metrics in which the method is better than METHOD, and worse, as "won-lost".
     - "words.joint.N", "words.cache_only.N": the top predictions of the first seed after the N-th example prompt.
     - "ranking.wins", "ranking.losses": pairwise comparisons that the method wins or loses against those of ``among``.
     """
@@ -188,8 +188,8 @@ class PaperTable(Address):
     kind: Literal["table", "figure", "texts", "settings", "human"] = "table"
     """Kind: numbers, a drawing, texts side by side, hyper-parameters, or human judgements."""
     section: str | None = None
-    """Section of the experiment's report that shows it: "classes", "examples", "groups", "written"; None: a separate
-    table."""
+    """Section of the experiment's report that shows our version of the table: "classes", "examples", "groups",
+    "written"; None: the table has a page of its own only."""
     note: str | None = None
     """Note for the reader at any scale. What replaces the paper's models and data at one scale is in
     experiments.toml."""

@@ -58,7 +58,7 @@ class CellValue:
 
     @property
     def value(self) -> float | str | None:
-        """The mean over seeds."""
+        """The mean over seeds, or the text."""
         if self.text is not None:
             return self.text
         return over_seeds(list(self.by_seed.values()))[0]

@@ -160,7 +160,7 @@ Cells = Mapping[tuple[str, str], CellValue | str]
 
 
 def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
-    """Test every claim of a table with our numbers; ``people`` has the human values of cells whose goal they are."""
+    """Test every claim of a table with our numbers. ``people`` has the human value at the address of each cell."""
     judged = []
     for claim in table.claims:
         comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]

@@ -7,8 +7,8 @@ Each prompt has two correct next words and two wrong ones:
 
 Source: Chang & McCallum (2022), as used by HistAlign (Wan et al., 2023), sections 5.1, 5.3 and 6.1, tables 1 and 9.
 Differences from the published data: Each pair of a relation is in only one split, so that no test pair is in the
-training data (the released split repeats about 31 % of its test examples in training). Quadruples are unordered, so
-that no prompt occurs twice. The wording is ours. The lexicon is part of the package and needs no download.
+training data (the released split repeats about 31 % of its test examples in training). Two pairs are combined in one
+order only, so that no prompt occurs twice. The wording is ours. The lexicon is part of the package.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AmbiguousStartConfig(StartSettings):
     """Optimiser steps per training round."""
     knows: float = Field(default=0.95, ge=0, le=1)
     """Share of each relation's statements that the model must complete correctly. Training rounds are repeated until it
-    does."""
+    does, at most four."""
     batch_size: int = Field(default=16, ge=1)
     """Rows per step."""
     learning_rate: float = Field(default=3e-3, gt=0)
@@ -177,7 +177,7 @@ class Ambiguous(Task):
 
 
 class TwoAnswers(Measures):
-    """Measures Acc@k of the two correct words, rank and spectrum of the log-probabilities, and lists of words."""
+    """Measures Acc@k of the two correct words, rank and spectrum of log-probabilities, and prompts that list words."""
 
     def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
         self._data, self._probes, self._config = data, asked, config

@@ -83,7 +83,7 @@ def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> Non
 def accuracy(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
-    """Acc@k for every k, over all prompts and per group. If ``mode`` is joint, also the likelihood of the two words."""
+    """Acc@k (``hits_at_k``) over all prompts and per group. If ``mode`` is joint, also the two words' likelihood."""
     parts, nats = [], []
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
@@ -214,7 +214,7 @@ LISTS = 50
 
 
 def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
-    """The probes that ``named`` selects: the papers', those of a file, or (None) lists of the lexicon's test words."""
+    """Prompts that list words: those of the papers (``PAPERS``), of the file ``named``, or (None) with test words."""
     if named is None:
         return list(_of_lexicon(lexicon, splits, seed))
     return read_probes(None if named == PAPERS else named)
@@ -243,7 +243,10 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """For each set of probes: total probability of the words that the prompts list, and their normalised entropy."""
+    """For each set of probes: the probability of all words that a prompt lists together, averaged over the prompts.
+
+    If these words are correct, also their mean entropy, divided by the entropy of equal shares.
+    """
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
         by_name.setdefault(answer.probe.name, []).append(answer)

@@ -126,7 +126,7 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
     a training pair of this relation. The sizes of splits are therefore approximate.
 
     Raises:
-        ValueError: If a split has fewer than two pairs, so that it has no quadruple.
+        ValueError: If a split has fewer than two pairs, because a prompt is made from two.
     """
     families = _families(sorted(relation.pairs))
     # each relation has its own generator, so that an added relation does not change the splits of the others
@@ -178,7 +178,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "The firm has offices in {} and {}, and the new director comes from",
     ),
 }
-"""Our templates. Each slot {} follows a word, so that a word has the same tokens in the prompt as at the end of it."""
+"""Our templates. Each slot {} follows a space, so that a word has the same tokens in a slot as after the prompt."""
 
 PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     "people": (

@@ -55,7 +55,7 @@ class StoryWritingConfig(WritingConfig):
     """Maximum number of tokens of a generated text, and of the human reference. The text and the reference may end
     earlier."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
-    """Decodings. Models generate one samples file with each."""
+    """Decodings. Each trained model generates texts with each of them."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the generated texts, as for nextword evaluate. They may be changed after the comparison has
     finished."""
@@ -156,7 +156,7 @@ class StoryBlocks(TextBlocks):
         }
 
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
-        """The concatenated stories, with a separator token."""
+        """The ids of a split's stories (``story_ids``), and the split's name in messages."""
         name = "the training stories" if part == "train" else "the validation stories"
         return story_ids(tokenizer, getattr(self.stories, part)), name
 
@@ -205,7 +205,7 @@ def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
     selects a share of the training stories for it.
 
     Raises:
-            ValueError: If there are no files, a split is missing or empty, or a line is wrong (the message names it).
+        ValueError: If there are no files, a split has no stories, or a line is wrong (the message names the line).
     """
     if not path.exists():
         raise ValueError(f"{WHERE}: '{path}' does not exist. Give {WANTED}.")

@@ -65,7 +65,7 @@ class ExpandStartConfig(Gpt2StartConfig):
     block: int = Field(default=256, ge=2)
     """Tokens per training row."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the articles in the training text that follow their summary, as articles do after a prompt."""
+    """Share of the training articles before which their summary is inserted, like a prompt."""
 
 
 class ExpandGenerationConfig(WritingConfig):
@@ -101,7 +101,7 @@ class ExpandConfig(Settings):
     validation_share: float = Field(default=0.05, gt=0, lt=1)
     """Fraction of the pairs used for validation, if the data has no split."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Fraction of the pairs used for testing. The remaining pairs are training data."""
+    """Fraction of the pairs used for testing, if the data has no split. The remaining pairs are training data."""
     seed: Seed = 0
     """Seed of the split by hash, of the samples and slices, and of the shuffled summaries."""
     train_pairs: int | None = Field(default=None, ge=1)
@@ -119,7 +119,8 @@ class ExpandConfig(Settings):
     """Maximum tokens of a summary as prompt. Longer summaries are truncated at the end; the encoder gets the whole
     summary."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the training rows that begin with their summary as prompt. Each epoch samples other rows."""
+    """Share of the training rows that begin with their summary as prompt. Each epoch chooses these rows anew, unless
+    ``same_slices`` is true."""
     same_slices: bool = False
     """Whether every epoch has the same slice of each article, as stored states need; otherwise each epoch has another
     slice."""
@@ -206,12 +207,12 @@ class ArticleStart(SmallStart):
         self._data = data
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """The number of articles with too few tokens of this tokenizer."""
+        """For each split, the number of articles with fewer than ``task.length`` tokens of this tokenizer."""
         return self._data.too_short(tokenizer)
 
 
 class Steering(Measures):
-    """Measures the likelihood of the test articles' beginnings: alone, after their summary, after another summary."""
+    """Measures the likelihood of the test articles' beginnings: alone, with their summary, with another summary."""
 
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         self._data, self._config = data, config
@@ -244,7 +245,7 @@ SHUFFLES = 1000
 
 @dataclass(frozen=True)
 class SteeringScorer:
-    """Scores beginnings of articles. ``inputs`` makes the conditioner's inputs."""
+    """Computes the likelihood of beginnings of articles. ``inputs`` makes the conditioner's inputs."""
 
     model: NextWordModel
     prompts: SummaryPrompts
@@ -260,7 +261,7 @@ class SteeringScorer:
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """Likelihood with two perplexities: of all articles together, and mean over articles."""
+        """Nats, bits per byte and two perplexities: of all articles together, and the mean over articles."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)
@@ -269,9 +270,9 @@ class SteeringScorer:
 def steering_metrics(
     scorer: SteeringScorer, beginnings: Sequence[Beginning], seed: int, progress: Progress | None = None
 ) -> dict[str, MetricValue]:
-    """Likelihood without and with the summary as prompt, and the loss with another article's summary.
+    """Likelihood without and with the summary as prompt, and steering: the nats that another summary adds per token.
 
-    ``seed`` is the seed of the assignment of other summaries.
+    ``seed`` determines which other article's summary each article gets.
     """
     others = with_other_summaries(beginnings, seed)
     settings = [(beginnings, False), (beginnings, True), (others, True)]

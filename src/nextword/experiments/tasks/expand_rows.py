@@ -107,7 +107,7 @@ class SummaryArticles(Data):
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
-        """Blocks of training articles and additional texts. ``prompted_share`` of the articles follow their summary."""
+        """Blocks of training articles and additional texts. A share of the articles is put after their summary."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []

@@ -135,7 +135,7 @@ class TextData(TextBlocks):
         }
 
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
-        """The ids of a start token and of the text of a split."""
+        """The ids of a start token and of the text of a split, and the split's name in messages."""
         limit = self._config.train_tokens if part == "train" else self._config.validation_tokens
         ids = [start_id(tokenizer), *token_ids(tokenizer, getattr(self.parts, part), limit)]
         return ids, "the training text" if part == "train" else "the validation text"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class TargetLikelihood(Measures):
     """Measures the likelihood of each test target after its context (the source or prompt).
 
-    ``tokens`` is a function that tokenizes at most the given number of pairs of a split, the first ones (None: all).
+    ``tokens`` is a function of a tokenizer, a split and a number (None: all). It tokenizes as many first pairs.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PairLikelihood(TargetLikelihood):
 # -- What a model copies from its sources: words of its outputs, and its predictions before a rare source word.
 
 SHOWN_WORDS = 60
-"""Maximum number of source words that an example shows, around the removed sentence or from the beginning."""
+"""Maximum number of source words that an example shows, from the beginning of the source."""
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
@@ -126,10 +126,10 @@ def example_predictions(
     count: int = 3,
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens before a rare source word of the target, with each component's contribution.
+    """The top ``k`` tokens where a target has a rare word of its source, with each component's contribution.
 
-    The predictions are for the first ``count`` pairs in which such a word is a single token and not the target's first
-    word.
+    The predictions are for the first ``count`` pairs whose target has such a word as a single token, not as its first
+    word. A word is rare if it is not in ``frequent``.
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:

@@ -147,7 +147,7 @@ class PairRows(Data):
         return self._rows(self.pairs.validation, tokenizer)
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Rows for training the initial model."""
+        """Rows for training the small initial model."""
         return self._rows(self._first.pairs or self.pairs.train, tokenizer)
 
     def _rows(self, pairs: Sequence[Any], tokenizer: PreTrainedTokenizerBase) -> Dataset:
@@ -189,7 +189,10 @@ class PairTaskConfig(PairsConfig):
 
 
 class PairTask(Task):
-    """Base class of tasks on pairs for encoder-decoder models. ``other`` reads data that is not a table."""
+    """Base class of tasks on pairs for encoder-decoder models.
+
+    ``other`` reads data that is not a table. ``start_pairs`` makes the pairs for training the small initial model.
+    """
 
     architecture = ENCODER_DECODER
     # for the small model on two CPU cores; a pretrained model has the learning rates of FineTuning

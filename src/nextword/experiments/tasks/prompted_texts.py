@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Generates one text per prompt. A text has the length of the human reference, or ends where the model ends it.
+    """Generates one text per prompt, as long as the human reference, or with ``longest``, until the model ends it.
 
     Args:
         texts: Decodings and metrics of the texts.
-        prompts: For each kind of prompts (``PromptedDecoding.prompts``), a function from a tokenizer to the prompts.
+        prompts: Function from a tokenizer to the prompts of each kind (``PromptedDecoding.prompts``).
         batch_size: Number of texts generated at a time.
         score_batch: Number of targets scored at a time.
         inputs: Function that makes further model inputs, from model and tokenizer.

@@ -47,7 +47,7 @@ class CopiedTextsConfig(Settings):
     beams: int = Field(default=1, ge=1, le=1000)
     """Number of beams; 1: greedy search."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Maximum tokens of an output; none: the length of the longest target."""
+    """Maximum tokens of an output; none: ``task.max_target_tokens``."""
 
 
 class Seq2SeqStartConfig(T5StartConfig):
@@ -101,7 +101,7 @@ class LikelihoodAndCopying(PairLikelihood):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Measure the likelihood of all test pairs, and copying on the first pairs."""
+        """Measure the likelihood of all test pairs, and copying on the first ``generation.pairs`` pairs."""
         config, encoder = self._config, self._encoder(tokenizer)
         measured = super().evaluate(model, tokenizer, progress_within(progress, 0, LIKELIHOOD_SHARE))
         encoded = encoder(self._pairs.test)[: config.generation.pairs]

@@ -57,11 +57,11 @@ class SummaryGenerationConfig(WritingConfig):
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Decodings, such as "beam:B", "greedy" or "top-p:P"."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Maximum tokens of a summary; none: the length of the longest target."""
+    """Maximum tokens of a summary; none: ``task.max_target_tokens``."""
     min_tokens: int = Field(default=0, ge=0)
     """Minimum tokens of a summary. The model cannot end a summary earlier."""
     length_penalty: float = 1.0
-    """Beams are ranked by log-probability divided by length to this power. A power above 1 favours long summaries."""
+    """Beams are ranked by log-probability divided by length to this power. A larger power favours longer summaries."""
     no_repeat_ngram: int = Field(default=0, ge=0)
     """No n-gram of this length may occur twice in a summary; 0: no limit."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
@@ -73,7 +73,7 @@ class SummaryGenerationConfig(WritingConfig):
         return self.texts_after("") if self.summaries else None
 
     def search(self) -> dict[str, Any]:
-        """The length limits as arguments of transformers' ``generate``."""
+        """The limits on tokens and n-grams, and the length penalty, as arguments of transformers' ``generate``."""
         limits: dict[str, Any] = {}
         if self.min_tokens:
             limits["min_new_tokens"] = self.min_tokens
@@ -148,9 +148,9 @@ class Summarise(PairTask):
 
 
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
-    """Pairs from training and additional documents (none from test documents), made by removing sentences (PEGASUS).
+    """Pairs made by removing sentences (PEGASUS) from the training documents and the additional documents in ``data``.
 
-    ``data`` are text files, or data sets that are read and split like the task's data and whose training split is used.
+    ``data`` is text files, or data sets that are read and split like the task's data and whose training split is used.
 
     Raises:
         ValueError: If a file does not exist, or no document has enough sentences.

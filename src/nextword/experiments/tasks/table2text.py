@@ -236,7 +236,7 @@ class TableSamples:
             self._by_table[one.table.name].append(one.sentence)
 
     def as_text(self, sentences: Sequence[TableSentence]) -> list[Pair]:
-        """Table and sentence as text. White space is collapsed, as in PLOG."""
+        """For each sentence, a pair of its table as text and the sentence. White space is collapsed, as in PLOG."""
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:

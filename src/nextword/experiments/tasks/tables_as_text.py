@@ -24,7 +24,7 @@ MARKS = tuple(mark for name in _NAMES for mark in (f"<{name}>", f"</{name}>"))
 
 
 class Linearisation:
-    """Writes the columns that a sentence is about as text. Facts of a column are computed only once.
+    """Converts the columns of a table that a sentence is about to text. Facts of a column are computed only once.
 
     The caption comes first, then sum and average of each column, then the cells. Each cell has its column's name, its
     row (from 0), and its rank from the top and from the bottom. White space is collapsed.
@@ -172,9 +172,10 @@ def plain(cells: Sequence[str]) -> ColumnFacts:
 
 
 def complete(cells: Sequence[str]) -> ColumnFacts:
-    """Ranks if all cells are numbers or all are dates. Sum and average if all cells are numbers.
+    """Ranks, sum and average of a column in which every cell has a number.
 
-    Equal values have equal ranks: in 5, 7, 7 both sevens have rank 1 from the top, and 5 has rank 3.
+    If every cell also has the name of a month, the ranks are those of dates, and there is no sum or average. Equal
+    values have equal ranks: in 5, 7, 7 both sevens have rank 1 from the top, and 5 has rank 3.
 
     Source: PLOG (Liu et al., 2022). Its released code differs, see ``published``.
 

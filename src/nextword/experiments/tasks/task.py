@@ -72,7 +72,7 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
     """Location and configuration of a saved model of nextword or transformers.
 
     Raises:
-        ValueError: If there is no such model. The message names the setting.
+        ValueError: If there is no such model. The message names ``setting``, the setting that names the model.
     """
     from transformers import AutoConfig
 
@@ -145,7 +145,7 @@ class Data(ABC):
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How the initial checkpoint that all methods share is trained from random weights; the loss is the likelihood."""
+    """How the small initial model that all methods share is trained from random weights, with the objective ``mle``."""
 
     model_config: PretrainedConfig
     dataset: Dataset
@@ -162,7 +162,7 @@ class Start(ABC):
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Make a tokenizer from the data."""
+        """The tokenizer that the settings name, or one made from the data."""
 
     @abstractmethod
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:

@@ -62,7 +62,7 @@ class WindowLikelihood(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Perplexity and nll per token, and bits per byte, with bootstrap intervals."""
+        """Nats per token, perplexity and bits per byte, with bootstrap intervals."""
         with inference_mode_of(model):
             total = self._likelihood(model, self.test_stream(tokenizer), self._config.stride, progress)
         return Evaluation(metrics=likelihood_values(total))
@@ -164,7 +164,7 @@ class TextBlocks(Data):
 class WindowTask(Task):
     """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
-    ``whole_text`` is the text for training a tokenizer. ``longest`` is passed to ``PromptedTexts``.
+    ``whole_text`` returns the text for training a tokenizer. ``longest`` is passed to ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE
@@ -216,7 +216,8 @@ class WindowTask(Task):
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """The values ``nll``, ``bits_per_byte`` and, if finite, ``perplexity``.
 
-    Intervals are over blocks. In units, ``token`` names a token, and ``text`` names the text whose bytes are counted.
+    Intervals are bootstrapped over the blocks of ``total``. In the units, ``token`` names a token, and ``text`` names
+    the text whose bytes are counted.
     """
     of = "" if text is None else f" of {text}"
     values = {

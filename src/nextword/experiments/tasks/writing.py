@@ -65,7 +65,7 @@ WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "dist
 class Texts:
     """The texts that every method generates for a task: decodings and metrics.
 
-    For each of ``decodings``, which need unique titles, there is a samples file. Other attributes: see
+    Each trained model generates with each of ``decodings``, whose titles must differ. The other attributes are those of
     ``WritingConfig``.
     """
 
@@ -118,7 +118,7 @@ class WritingConfig(Settings):
         return self
 
     def texts_after(self, *prompts: str) -> Texts:
-        """The text generation of a comparison, with prompts of these kinds."""
+        """The text generation of a comparison: each decoding is used with each kind of ``prompts``."""
         ways = tuple(PromptedDecoding(decoding, kind) for decoding in self.decodings for kind in prompts)
         wins = None if self.wins is None else tuple(self.wins)
         draws = None if self.draws is None else tuple(self.draws)

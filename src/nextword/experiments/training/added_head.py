@@ -1,4 +1,4 @@
-"""Attach another head to a finished model without training, and choose its settings on held-out texts."""
+"""Attach another head to a trained model without further training, and choose its settings on held-out texts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_head(
     command: str | None = None,
     progress: Progress | None = None,
 ) -> AddedHead:
-    """Save a model with another head on the same weights, with the results of the calibration.
+    """Save a model with another head on the same weights, and if ``held`` is given, with ``calibration.json``.
 
     Args:
         opened: The model, which is not modified.
@@ -66,8 +66,8 @@ def add_head(
         progress: Function that receives the share of tokens read so far, from 0 to 1.
 
     Raises:
-        ValueError: If ``out`` is not empty, the head does not fit the model or has no setting to choose, or a held-out
-            text is in the head's n-gram index.
+        ValueError: If ``out`` is not empty, the model has a conditioner, the head does not fit the model or has no
+            setting to choose on ``held``, or a held-out text is in the head's n-gram index.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -54,7 +54,7 @@ def is_encodable(model: Any) -> bool:
 
 
 def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
-    """The distinct texts of data sets, sorted by length and then by ids. The result does not depend on row order."""
+    """The distinct auxiliary texts (token ids) of ``datasets``, sorted by length and then by ids."""
     texts = {tuple(row) for dataset in datasets if COLUMN in dataset.column_names for row in _column(dataset)}
     return sorted(texts, key=lambda text: (len(text), text))
 
@@ -69,10 +69,10 @@ def _column(dataset: Any) -> Iterable[Sequence[int]]:
 def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], None]) -> EncodedTexts | None:
     """Encode distinct texts with a model's frozen encoder, on the model's device.
 
-    The batches are always the same, so the results are reproducible to the last digit.
+    The texts are always encoded in the same batches, so the states are reproducible to the last digit.
 
     Returns:
-        The states. None if they would take more than ``LIMIT`` bytes; each batch must then encode its texts.
+        The states. None if they would take more than ``LIMIT`` bytes; each training batch must then encode its texts.
     """
     width = model.auxiliary_encoder.config.hidden_size
     needed = 4 * width * sum(map(len, texts))
@@ -108,9 +108,10 @@ class TaskRows:
         return self._data.validation(self._tokenizer)
 
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
-        """The frozen encoder's states of all auxiliary texts.
+        """The frozen encoder's states of the auxiliary texts in training and, ``with_validation``, validation rows.
 
-        They are computed once per encoder, within ``stage``. None if there are no such texts, or too many to keep.
+        They are computed once per encoder, within ``stage``. None if ``model`` has no frozen encoder, or if the states
+        would take more than ``LIMIT`` bytes.
         """
         if not is_encodable(model):
             return None
@@ -140,7 +141,7 @@ class Auxiliary:
     """Encoded states of auxiliary texts. A batch has them instead of token ids if all its texts are encoded."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The arguments of ``forward``: ids (B, A) or states (B, A, E) with their mask, and the source (B, S)."""
+        """The arguments of ``forward``: ids (B, A) or states (B, A, E), their mask, and the source's tensors (B, S)."""
         rows = _batch_column(examples, "aux_input_ids")
         ids, mask = padded(rows, FILL["aux_input_ids"])
         states = self.encoded.of(rows) if self.encoded is not None else None
@@ -172,8 +173,8 @@ class RightPadding:
     separate sequence, padded to their own maximum length T' instead of T."""
     decoder_mask: bool = False
     """Whether the batch contains ``decoder_attention_mask``, which is 0 at padding of the labels. Only a backbone with
-    stored states, which looks up rows by their tokens, needs this mask. In other backbones only positions after the
-    labels attend to padding."""
+    stored states, which looks up rows by their tokens, needs this mask. In other backbones, padding has no effect,
+    because only positions after the labels attend to it."""
     without_logits: bool = False
     """Whether the batch contains ``return_logits=False``, so that a nextword model returns a loss without computing
     (B, T, V) logits."""

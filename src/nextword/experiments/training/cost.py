@@ -29,14 +29,14 @@ class StepClock(StatefulCallback):
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        """Seconds of each step, without warm-up steps."""
+        """Seconds of each step, without the first step (on a CPU: the first two) of each call."""
         self._resumed = 0.0
         self._training_began = self._step_began = 0.0
         self._warming_up = 0
 
     @property
     def total(self) -> float:
-        """Seconds of training so far, without the steps after a checkpoint that an interruption made useless."""
+        """Seconds of training so far, without steps after the last checkpoint before an interruption: they are lost."""
         return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
 
     @total.setter
@@ -67,7 +67,7 @@ class StepClock(StatefulCallback):
 
     @property
     def median_ms(self) -> float | None:
-        """Median milliseconds per step; ``None`` if there were only warm-up steps."""
+        """Median milliseconds per step in ``seconds``; ``None`` if ``seconds`` is empty."""
         return 1000 * statistics.median(self.seconds) if self.seconds else None
 
 

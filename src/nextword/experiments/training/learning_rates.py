@@ -28,7 +28,7 @@ GROUPS = ("output_embeddings", *PARTS, REST)
 def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
     """The parameters of a model by group. Each parameter is in one group, and empty groups are left out.
 
-    ``output_embeddings`` includes tied parameters. So in GPT-2 it has the input embeddings.
+    ``output_embeddings`` includes tied parameters: in GPT-2, the input embeddings.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
@@ -103,8 +103,8 @@ class GroupedTrainer(Trainer):
     def create_accelerator_and_postprocess(self) -> None:
         """Prepare the model for FSDP on a CPU too, where accelerate silently skips this step.
 
-        Processes that share a vocabulary read the same batches. accelerate calls this tensor parallelism, and rejects
-        it on a CPU if it is configured beforehand.
+        Processes that share a vocabulary read the same batches. accelerate calls this tensor parallelism. It is
+        configured here, because accelerate rejects it on a CPU if it is configured beforehand.
         """
         from accelerate import ParallelismConfig
         from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
@@ -128,7 +128,7 @@ class GroupedTrainer(Trainer):
         return super().compute_loss_context_manager()
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of a step. None if the training has already ended, because Trainer would do one more step.
+        """The batches of a step. There are none if the training has already ended: Trainer would do one more step.
 
         A resumed training has already ended if it was killed between its last checkpoint and its end.
         """

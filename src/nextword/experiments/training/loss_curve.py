@@ -29,7 +29,7 @@ class RunningLoss(StatefulCallback):
 
     @property
     def summed(self) -> float:
-        """Sum of the losses of all steps, in float32 as in Trainer."""
+        """Sum of the steps' losses since the last point of the curve, in float32 as in Trainer."""
         return self._trainer._tr_loss.item() if hasattr(self._trainer, "_tr_loss") else 0.0
 
     @summed.setter
@@ -88,8 +88,9 @@ class EarlyStopping(StatefulCallback):
     """Callback that stops a training whose validation loss no longer falls.
 
     Args:
-        patience: Number of validation losses without improvement before stopping.
-        min_improvement: Minimum improvement over the lowest loss, in nats per token.
+        patience: Number of validation losses in a row without improvement before stopping.
+        min_improvement: A loss is an improvement if it is lower than that of the last improvement by more than this
+            value, in nats per token.
     """
 
     checkpointed = ("lowest", "waited")
@@ -97,12 +98,12 @@ class EarlyStopping(StatefulCallback):
     def __init__(self, patience: int, min_improvement: float) -> None:
         self._patience, self._min_improvement = patience, min_improvement
         self.lowest: float | None = None
-        """Lowest loss so far."""
+        """Loss of the last improvement."""
         self.waited = 0
-        """Number of losses since the lowest loss."""
+        """Number of losses since the last improvement."""
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Count losses without improvement, and stop if needed. Before that, a checkpoint is saved."""
+        """Count losses without improvement. After ``patience`` of them, save a checkpoint and stop."""
         loss = evaluated["metrics"]["eval_loss"]
         if self.lowest is None or loss < self.lowest - self._min_improvement:
             self.lowest, self.waited = loss, 0
@@ -131,10 +132,10 @@ class TrainingOutcome(Record):
     """Parameters, time and memory, explained in docs/compare.md."""
 
     def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
-        """Combine this training with a following one of the same model.
+        """Combine this training with ``later``, a following training of the same model.
 
-        Step numbers continue, and seconds add up. Memory is the higher of the two peaks. The time per step is the mean
-        weighted by steps.
+        The step numbers of ``later`` continue those of this training, and seconds add up. Memory is the higher of the
+        two peaks. The time per step is the mean weighted by steps.
         """
         steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
         costs = [self.cost, later.cost]
@@ -165,13 +166,13 @@ def _later(curve: list[CurvePoint], steps: int) -> list[CurvePoint]:
 # -- Whether validation losses rise again, which means that the model memorises its training data.
 
 RISE = 0.01
-"""Minimum rise of the validation loss in nats per token. A smaller rise is ignored."""
+"""A validation loss counts as higher than the lowest if it is higher by more than this value, in nats per token."""
 IN_A_ROW = 3
-"""Number of consecutive validation losses above the lowest that triggers the warning. Fewer may be chance."""
+"""Number of validation losses after the lowest before a warning. Fewer may be chance."""
 
 
 def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The lowest point of the validation losses if the last one is higher, otherwise None.
+    """The lowest of the validation losses if the last one is higher by more than ``RISE``, otherwise None.
 
     >>> points = [CurvePoint(step=step, loss=loss) for step, loss in ((10, 5.0), (20, 4.0), (30, 4.5))]
     >>> risen(points).step, risen(points[:2])
@@ -184,13 +185,13 @@ def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last ``IN_A_ROW`` losses are all above the lowest loss."""
+    """Whether the last loss has ``risen`` above the lowest, which has at least ``IN_A_ROW`` losses after it."""
     lowest = risen(curve)
     return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
 
 
 def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
-    """The warning that validation losses rise, with advice. Empty if they do not rise.
+    """The warning that validation losses rise, with advice. Empty if the last loss has not ``risen``.
 
     ``keep_best`` is whether the weights of the lowest loss are kept, ``finished`` whether the training is over.
     """

@@ -69,10 +69,10 @@ class MethodSettings(Settings):
 
 
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
-    """A component (``part``) in short form. For a table, this is a spec with its main settings (``histalign:paper``).
+    """The spec of ``part``, a component given as a spec or a table. ``kind`` is one of ``SHORT_FORM``.
 
-    Comparisons use the short form for titles and folders. It may leave out settings of a table. ``kind`` is one of
-    ``SHORT_FORM``.
+    A spec is returned unchanged. The spec of a table has only its main settings (``histalign:paper``). Comparisons
+    use these specs for titles and folders.
     """
     if isinstance(part, str):
         return part
@@ -115,7 +115,8 @@ def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     ``nextword.settings.overrides.overridden`` uses it, so that ``objective.alpha=0.5`` changes
     ``objective = "histalign"``, and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
 
-    ``path`` are the keys under which the text is found; the last key says what it is, such as ``head``.
+    ``path`` is the keys under which ``text`` stands. If the last key is in ``SHORT_FORM``, ``text`` is a spec; if the
+    last but one is ``methods``, it is a method.
 
     Raises:
         ValueError: If a spec cannot be parsed.
@@ -137,7 +138,8 @@ BESIDE_TASK = ("data", "encoder")
 def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a recipe so that its entry ``task`` is a table with all task settings.
 
-    In earlier versions, the task settings of a training were a table ``data``, and ``task.data`` was its key ``path``.
+    Recipes of earlier versions are also converted: in these, the task settings of a training were a table ``data``, and
+    its key ``path`` was what ``task.data`` is now.
 
     >>> with_task_table({"task": "lm", "data": "book.txt"})
     {'task': {'name': 'lm', 'data': 'book.txt'}}

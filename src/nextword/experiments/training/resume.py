@@ -43,7 +43,7 @@ class TrainingIdentity(Record):
     settings: TrainingSettings
     """Training settings."""
     model: dict[str, JsonValue]
-    """Class, head and parameter shapes of the model."""
+    """Class, head, objective and conditioner of the model, number of its parameter tensors, and name of the first."""
 
     @classmethod
     def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
@@ -110,7 +110,7 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 
 
 def drop_checkpoints(folder: Path) -> None:
-    """Delete the checkpoints of a training whose model is saved elsewhere."""
+    """Delete the checkpoints and temporary models of a training in ``folder``."""
     for path in (*folder.glob("checkpoint-*"), folder / BEGINNING, folder / WHOLE):
         shutil.rmtree(path, ignore_errors=True)
 

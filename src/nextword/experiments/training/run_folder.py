@@ -63,7 +63,7 @@ class RunFolder(ResumableFolder):
             expect_same(self.path, self.kind, set_ones(manifest), asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
-        """Check the folder as ``expect`` does and mark it as this training's. Files of an untrained run are deleted."""
+        """Check the folder as ``expect`` does. If no training has begun, empty ``training/`` and write ``run.json``."""
         self.expect(config, files)
         if not self.has_begun:
             shutil.rmtree(self.training, ignore_errors=True)
@@ -84,7 +84,7 @@ class RunFolder(ResumableFolder):
         """The record if the training is finished, otherwise None.
 
         Raises:
-            ValueError: If the record cannot be read, or the model does not match it.
+            ValueError: If the record cannot be read, or the model's weight files are missing or cannot be read.
         """
         if not self.record.exists():
             return None

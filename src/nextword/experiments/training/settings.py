@@ -61,11 +61,11 @@ class TrainingSettings(Settings):
     max_grad_norm: float = Field(default=1.0, ge=0)
     """Maximum norm of the gradient. A larger gradient is scaled down to this norm; 0: no limit."""
     consecutive: bool = False
-    """Read the rows in the order of the text, not shuffled. A head with memory beyond its window (``cache:long=12288``)
-    then also reads the earlier rows of the batch and of earlier steps, as TRIME does with its long-term memory."""
+    """Read the rows in the order of the text, not shuffled. The head must have memory beyond its window
+    (``cache:long=12288``). It then reads the earlier rows of the batch and of earlier steps, as in TRIME."""
     alike: bool = False
-    """Put rows that are similar (by BM25) into one batch. A head with memory beyond its window then also reads the
-    earlier rows of the batch, as TRIME does with its external memory. Do not combine it with ``consecutive``."""
+    """Put rows that are similar (by BM25) into one batch. The head must have memory beyond its window
+    (``cache:long=12288``). It then reads the earlier rows of the batch. Do not combine it with ``consecutive``."""
     bf16: bool = False
     """Run forward and backward passes in bfloat16 autocast. ``weights`` sets the precision of the stored weights."""
     fp16: bool = False
@@ -89,16 +89,17 @@ class TrainingSettings(Settings):
     """Train low-rank adapters in the backbone and freeze its weights. Head, conditioner and untied output embeddings
     are trained in full."""
     log_every: int = Field(default=10, gt=0)
-    """Steps between two points of the training curve."""
+    """Steps between two points of the training loss curve."""
     evaluate_every: int | None = Field(default=None, gt=0)
     """Steps between two computations of the validation loss; none: no validation losses."""
     keep_best: bool = False
     """Keep the weights with the lowest validation loss instead of the weights of the last step. A checkpoint is saved
     at each new lowest loss."""
     patience: int | None = Field(default=None, gt=0)
-    """Stop after this number of validation losses without improvement; none: never."""
+    """Stop after this number of validation losses in a row without improvement; none: never."""
     min_improvement: float = Field(default=0.0, ge=0)
-    """Minimum fall of the validation loss, in nats per token, that counts as an improvement for ``patience``."""
+    """For ``patience``, a validation loss is an improvement if it is lower than that of the last improvement by more
+    than this value, in nats per token."""
     save_every: int | None = Field(default=200, gt=0)
     """Steps between two checkpoints. An interrupted training resumes from the last one; none: save no checkpoints."""
     dataloader_workers: int = Field(default=0, ge=0, le=1024)
@@ -112,7 +113,7 @@ class TrainingSettings(Settings):
         return None if self.shard_vocabulary else self.save_every
 
     def steps_over(self, rows: int) -> int:
-        """Number of optimiser steps of a training on this many rows, as in Trainer.
+        """Number of optimiser steps of a training on ``rows`` rows, as in ``transformers.Trainer``.
 
         >>> TrainingSettings(steps=100).steps_over(80), TrainingSettings(epochs=1.5, batch_size=8).steps_over(20)
         (100, 5)
@@ -166,8 +167,8 @@ class TrainingSettings(Settings):
 class FineTuning(Settings):
     """Default training settings for a pretrained model, in all commands and tasks.
 
-    The task or the command sets the number of steps and the batch size. New parameters start at random values or zero.
-    They have a higher learning rate than pretrained weights.
+    The task or the command sets the number of steps and the batch size. New parameters start at random values or zero,
+    so they have a higher learning rate than pretrained weights.
 
     >>> FineTuning().over({"steps": 200, "learning_rate": 2e-3}, {})["learning_rate"]
     5e-05
@@ -182,13 +183,13 @@ class FineTuning(Settings):
     warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
     """Share of the steps over which the learning rates rise from 0."""
     normalize: bool | None = True
-    """Whether ``+mi`` without ``norm`` or ``raw`` normalises hidden states. None: no, as in comparisons that began in
-    earlier versions."""
+    """Whether a head with multiple input states (``+mi``) normalises them if its spec has neither ``norm`` nor ``raw``.
+    None: no, as in comparisons that began in earlier versions."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Training defaults for a pretrained model. They override ``defaults``, the task's for its small model.
+        """``defaults`` (of a task's small model) with these learning rates and this warm-up, for a pretrained model.
 
-        A given ``learning_rate`` also applies to new parameters and adapters.
+        If ``given`` has a ``learning_rate``, it also applies to new parameters and adapters.
         """
         rates = {"head": self.new_parameters, "conditioner": self.new_parameters}
         if given.get("lora"):
@@ -198,10 +199,10 @@ class FineTuning(Settings):
 
 
 def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge settings. Later settings override earlier ones.
+    """Merge ``layers`` of settings. Settings of a later layer override those of an earlier one.
 
-    A later ``epochs`` also replaces an earlier ``steps``, and the reverse; likewise ``warmup_steps`` and
-    ``warmup_ratio``. In ``learning_rates``, each group's rate is replaced separately.
+    A later ``epochs`` also removes an earlier ``steps``, and a later ``steps`` an earlier ``epochs``. The same holds
+    for ``warmup_steps`` and ``warmup_ratio``. In ``learning_rates``, each group's rate is replaced separately.
 
     >>> overlaid({"epochs": 3.0, "batch_size": 8}, {"steps": 20})
     {'batch_size': 8, 'steps': 20}
@@ -219,5 +220,5 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The defaults merged with the overrides. ValueError for a wrong setting, which is named ``where.key``."""
+    """``defaults`` with ``overrides``. ValueError for a wrong setting; the message names it ``where.key``."""
     return validated(TrainingSettings, overlaid(defaults, overrides), where)

@@ -5,7 +5,7 @@ during that layer's forward, but heads read this weight later. So here each laye
 weights (embeddings, head, conditioner) are one group that stays gathered from the forward pass until the gradient is
 computed.
 
-``share_vocabulary`` shards the output embedding so that it is never gathered in one process.
+``share_vocabulary`` shards the output embedding so that no process has all of it during training.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def share_vocabulary(model: PreTrainedModel) -> None:
     sharded too.
 
     Raises:
-        ValueError: If the model has a conditioner, its output layer is not a linear layer, or there are fewer tokens
-            than needed for all processes.
+        ValueError: If the model has a conditioner, its output layer is not a linear layer, or there are so few tokens
+            that a process would get no row.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard
@@ -90,7 +90,7 @@ def _expect_divisible(model: Any, output: Any) -> None:
 
 
 def save_whole(model: Any, folder: Path) -> None:
-    """Gather a trained model's weights one after another. The main process writes them to the folder.
+    """Gather a trained model's weights one after another. The main process saves the model in ``folder/whole``.
 
     All processes must call it.
     """
@@ -108,6 +108,6 @@ def save_whole(model: Any, folder: Path) -> None:
 
 
 def whole_model(model: Any, folder: Path) -> Any:
-    """``model``, or if it is sharded, a whole copy of it, loaded from ``folder``."""
+    """The model that ``save_whole`` saved in ``folder``, or ``model`` itself if it was not sharded."""
     saved = folder / WHOLE
     return load(saved) if saved.is_dir() else model

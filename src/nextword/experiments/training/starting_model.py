@@ -90,7 +90,7 @@ def starting_model(
     """The model with its head before training. Its new parameters depend only on the seed.
 
     A nextword model keeps its head if the same head is requested. With ``stored``, a backbone with stored states, no
-    weights are loaded and the head is new. Weights that will be sharded over processes stay on disk until then.
+    weights are loaded and the head is new. With ``settings.fsdp``, weights stay on disk until they are sharded.
 
     Raises:
         ValueError: If the model does not fit the data, or the head, objective or conditioner does not fit the model.
@@ -151,7 +151,7 @@ def keeps_its_head(config: TrainConfig) -> bool:
 # -- The kinds of data of a training. For each kind a task reads the data and measures the model.
 
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
-"""Kinds of data: running text, source-target pairs, and text with an auxiliary text."""
+"""Kinds of data: running text, source-target pairs, and texts that each have an auxiliary text."""
 
 TASKS: dict[tuple[str, bool], type[Task]] = {
     (TEXT, False): LanguageModelling,
@@ -162,7 +162,7 @@ TASKS: dict[tuple[str, bool], type[Task]] = {
 """The task for each kind of data, and for decoder-only (False) and encoder-decoder models (True)."""
 
 WRITES_NOTHING: dict[str, dict[str, Any]] = {AUXILIARY: {"generation": {"prompts": 0}}}
-"""Settings of a task with which it generates no texts."""
+"""For a kind of data whose task generates texts by default: the settings with which it generates none."""
 
 
 def data_task(config: TrainConfig, has_encoder: bool) -> Task:

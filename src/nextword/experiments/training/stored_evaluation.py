@@ -21,10 +21,11 @@ from nextword.runtime.pretrained import load_tokenizer
 
 
 def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
-    """The test split of a store, and the ``window`` and ``stride`` (in tokens) with which its states were computed.
+    """The test text of a folder of stored states, and the ``window`` and ``stride`` (in tokens) of these states.
 
     Raises:
-        ValueError: If the store is not finished, its task has no running text, or the data has changed.
+        ValueError: If the states are unfinished or of an encoder-decoder model, their task has no running text, or the
+            data has changed.
     """
     config, task = _task_of(states)
     text = task.data.test_text()
@@ -43,10 +44,11 @@ def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
 
 
 def validation_rows(states: str | Path) -> HeldRows:
-    """The validation rows of a store.
+    """The validation rows whose states are in the folder ``states``.
 
     Raises:
-        ValueError: If the store is not finished or has no validation rows, or the data has changed.
+        ValueError: If the states are unfinished or of an encoder-decoder model, there are no validation rows, or the
+            data has changed.
     """
     config, task = _task_of(states)
     rows = TaskRows(task.data, load_tokenizer(config.model, "model")).validation

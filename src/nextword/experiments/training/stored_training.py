@@ -51,7 +51,7 @@ def store_task_states(
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
-    """Store the states of all rows that a training of ``config`` reads: training, validation and test.
+    """Store the states of all rows that a training with ``config`` reads (see ``read_rows``).
 
     Args:
         config: Model and task. Its head is ignored.
@@ -86,7 +86,7 @@ def store_task_states(
 
 
 def text_rows(task: Task, rows: TaskRows) -> int:
-    """How many of the first rows form one text without gaps: all training rows if the task has running text, else 0."""
+    """How many of the first rows form one text without gaps: all training rows of running text, 0 for other tasks."""
     return len(rows.training) if isinstance(task, WindowTask) else 0
 
 
@@ -96,7 +96,7 @@ def read_rows(
     rows: TaskRows,
     decoder_inputs: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[TokenRow]:
-    """Rows that a model reads in a training: training rows, validation rows, and windows of the test split.
+    """Rows that a model reads in a training: training and validation rows, and for running text, test windows.
 
     ``decoder_inputs`` computes the decoder's inputs from labels, for an encoder-decoder model.
 
@@ -126,9 +126,9 @@ def _column(part: Any, name: str) -> Iterable[Sequence[int]]:
 
 
 def expect_trainable(config: MethodSettings, settings: TrainingSettings, model: StoredBackbone | None = None) -> None:
-    """Raise ValueError if a training would change the states or needs something that is not stored.
+    """Raise ValueError if a training with stored states would change them or needs something that is not stored.
 
-    Without a model, only the settings are checked.
+    With ``model``, it is also checked that the model trains without dropout.
     """
     changed = {
         "conditioner": _conditioner(config),
@@ -213,22 +213,25 @@ def expect_stored_rows(
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
-    """The model for evaluation: ``model`` if all needed states are stored, else its head on the full model."""
+    """The model to evaluate: ``model``, or if it lacks test states, the whole of ``source`` with the head of ``model``.
+
+    States are missing if ``model`` was trained on stored states and the task does not measure running text.
+    """
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
 
 
 def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
-    """The function that saves a trained model as an ordinary one. ``source`` is the model whose states were stored."""
+    """The function that saves ``model`` in a folder. A model with stored states gets its weights from ``source``."""
     is_stored = isinstance(model.backbone, StoredBackbone)
     return partial(write_ordinary, model, source) if is_stored else model.save_pretrained
 
 
 def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path | None = None) -> None:
-    """Save a model with stored states as an ordinary model. Weight files are copied or linked if possible.
+    """Save ``model``, which has stored states, in ``folder`` as an ordinary model, with the weights of ``source``.
 
-    If the files can be neither linked nor copied, the full model is loaded. ``source`` and ``shared`` are arguments of
-    ``copied_backbone``.
+    The weight files of ``source`` are linked or copied by ``copied_backbone``, which also explains ``shared``. If it
+    cannot do either, ``source`` is loaded.
     """
     if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)

@@ -32,11 +32,11 @@ class TrainConfig(MethodSettings):
     """Folder, GGUF file or hub name of the model to train (nextword or transformers). ``small`` is a small GPT-2 with
     random weights and a tokenizer trained on the data; ``small-t5`` is the same with a small T5."""
     task: dict[str, JsonValue] = Field(default={})
-    """The task that reads the data: ``data`` (a file, a folder or a hub name), its ``kind`` (``text``, ``pairs``,
-    ``auxiliary``) if it cannot be detected, and settings for this kind, such as the ``encoder`` of auxiliary texts.
-    ``data`` and ``encoder`` are also allowed at the top level."""
+    """Settings of the task that reads the data: ``data`` (a file, a folder or a hub name), ``kind`` (``text``,
+    ``pairs`` or ``auxiliary``; by default detected), and settings for this kind, such as its ``encoder``.
+    A recipe may also have ``data`` and ``encoder`` at its top level."""
     states: str | None = None
-    """Folder of stored states (``nextword states build``). Only the head is then trained; the model is not loaded."""
+    """Folder of stored states (``nextword states build``). The backbone is then neither loaded nor trained."""
     seed: Seed = 0
     """Seed of new parameters, batch order and dropout."""
     keep_checkpoints: bool = False
@@ -98,7 +98,7 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainConfig:
-    """Validate a recipe with its overrides.
+    """Validate ``recipe`` after ``overrides``. If ``model`` is the folder of a nextword model, its head is the default.
 
     >>> config = configured({"head": "mos:3", "model": "small", "data": "a.txt"}, ["task.block=64"])
     >>> config.task

@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 
 LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
-"""Default length of the training of a saved model. The other defaults are in ``FineTuning``."""
+"""Default ``epochs`` and ``batch_size`` for training a saved model. The other defaults are in ``FineTuning``."""
 
 DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
 """Command recorded for a training that was started from Python."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; the message says what is kept. The same call to ``train`` resumes the training."""
+    """Ctrl-C during a training; the message names the newest checkpoint. The same call to ``train`` resumes it."""
 
 
 @CallForms(
@@ -98,26 +98,28 @@ def train(  # noqa: PLR0913  (its options)
     r"""Train a model and save it in the folder ``out``, from which ``nextword.load`` and transformers load it.
 
     If the training is interrupted, the same call resumes it. On a CPU the weights are then bitwise equal to those of a
-    training without interruption. If the training has finished, the call trains nothing.
+    training without interruption. If the training has finished, the call only returns its record.
 
     With torchrun or ``accelerate launch``, all processes train, and the main process does everything else.
 
     Args:
         model: Folder, GGUF file or hub name of the model to train (nextword or transformers). ``"small"`` is a small
             GPT-2 with random weights and a tokenizer trained on the data; ``"small-t5"`` is the same with a small T5.
-        data: Training data (text, source-target pairs or tables): a file, a folder or a hub name.
-        out: Folder of the trained model. A folder that has another training raises an error.
-        head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a dict; None: the model's own head.
+        data: Data for training, validation and test (running text, source-target pairs, or text with auxiliary texts):
+            a file, a folder or a hub name. A single file is split into these three parts.
+        out: Folder of the trained model. A folder that has another training or other files raises an error.
+        head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a dict. None: the head of the nextword
+            model in the folder ``model``; for any other model, a head must be given.
         objective: Objective (training loss) spec such as ``"histalign"``, or its settings as a dict.
         conditioner: Conditioner spec such as ``"bergpt:2"``, or its settings as a dict, for data with auxiliary texts;
             None: no conditioner.
         encoder: Encoder of the auxiliary texts, such as ``"minilm"``.
-        task: Further settings of the task that reads the data, such as ``{"block": 512}``. If the kind of the data
-            cannot be detected, also give its ``kind``: ``"text"``, ``"pairs"`` or ``"auxiliary"``.
+        task: Further settings of the task that reads the data, such as ``{"block": 512}``. Its ``kind`` (``"text"``,
+            ``"pairs"`` or ``"auxiliary"``) overrides the detected kind of the data.
         training: Training settings that override the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
             ``docs/train.md`` lists them.
-        states: Folder of stored states (``docs/states.md``), given instead of ``model`` and ``data``. Only the head is
-            then trained.
+        states: Folder of stored states (``docs/states.md``), given instead of ``model`` and ``data``. The backbone is
+            then not trained.
         seed: Random seed of new parameters, batch order and dropout.
         keep_checkpoints: Whether to keep the checkpoints after the training has finished.
         recipe: Settings under the names of these arguments, as a TOML file or a dict. Arguments given in addition
@@ -130,7 +132,7 @@ def train(  # noqa: PLR0913  (its options)
 
     Raises:
         ValueError: If the settings do not fit the model, the data or the folder, another process is using the folder,
-            or the loss became NaN.
+            or the loss becomes NaN or infinite.
         DiskFullError: If the disk is full.
         TrainingInterrupted: On Ctrl-C.
 
@@ -175,7 +177,7 @@ def train(  # noqa: PLR0913  (its options)
 def train_model(
     config: TrainConfig, out: str | Path, progress: Watcher | None = None, command: str | None = None
 ) -> TrainingResults:
-    """``train`` with a config object."""
+    """Do what ``train`` does, with the settings in ``config``."""
     folder, watcher = RunFolder(out), progress or Watcher()
     if not processes.is_main():
         one_training.fit_with_main()
@@ -241,7 +243,11 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
-    """All training settings; for a saved model the defaults are ``FineTuning``. ValueError for an unknown setting."""
+    """``config.training`` with defaults: those of the task's small model, or ``FineTuning`` for a saved model.
+
+    Raises:
+        ValueError: If a setting is unknown or wrong.
+    """
     if config.is_small:
         assert isinstance(task.start, SmallStart)
         return merged(task.start.training, config.training, "training")
@@ -313,7 +319,7 @@ def _kept(folder: RunFolder) -> str:
 # -- The trained model: its measurements, the results of the checker, and the folder in which it is saved.
 
 CHECKED_LENGTHS = (1, 6)
-"""Lengths in tokens of the random texts that check a trained model; ``nextword check`` also uses longer texts."""
+"""Lengths in tokens of the random texts on which a trained model is checked. ``nextword check`` adds longer texts."""
 
 
 def measured_on_test_part(
@@ -384,23 +390,23 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
 # -- How often a training reads its data, and what it does if it reads the data many times.
 
 MANY_TIMES = 4.0
-"""Repeating a text up to about four times is nearly as good as new text (Muennighoff et al. 2023, Scaling
-Data-Constrained Language Models). With more repetitions than this, a model overfits."""
+"""Number of passes over the data above which a training is expected to overfit. Up to about four passes are nearly as
+good as new text (Muennighoff et al. 2023, Scaling Data-Constrained Language Models)."""
 
 VALIDATIONS = 10
-"""How often a training that reads its data many times computes the validation loss by default."""
+"""Default number of validation losses in a training that reads its data more than ``MANY_TIMES`` times."""
 
 
 @dataclass(frozen=True)
 class DataUse:
-    """How a training uses its data: optimiser steps, and how often each row is read."""
+    """How a training uses its data: ``steps`` counts optimiser steps, ``times`` is how often each row is read."""
 
     steps: int
     times: float
 
     @classmethod
     def of(cls, rows: int, settings: TrainingSettings) -> DataUse:
-        """Compute the data use of these settings for a number of rows.
+        """The data use of a training with ``settings`` on ``rows`` training rows.
 
         >>> DataUse.of(80, TrainingSettings(steps=100, batch_size=8)).times
         10.0
@@ -412,13 +418,14 @@ class DataUse:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the data is read so often that a model overfits."""
+        """Whether the data is read more than ``MANY_TIMES`` times."""
         return self.times > MANY_TIMES
 
     def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
-        """``settings``; if the training reads its data many times, it also validates and keeps the best weights.
+        """``settings``, with ``evaluate_every`` and ``keep_best`` added if the data is read many times.
 
-        Settings that the user gave (``given``) are unchanged.
+        If ``given``, the user's settings, has ``evaluate_every``, nothing is added. A given ``keep_best`` is unchanged;
+        its default is false if no checkpoints are saved.
         """
         if not self.is_repeated or "evaluate_every" in given:
             return settings
@@ -427,7 +434,7 @@ class DataUse:
         return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
 
     def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
-        """The message before training. If the data is read many times, it has numbers of tokens and parameters."""
+        """The message before training: how many times ``data`` is read, with advice if more than ``MANY_TIMES``."""
         if not self.is_repeated:
             return f"The training data is read {self.times:.1f} times."
         tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])
@@ -466,7 +473,7 @@ class StepTeller(TrainerCallback):
             self._progress.logged(self._name, state.global_step, state.max_steps, losses)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Warn if the validation loss rises, except after the last step: that loss is judged after the training."""
+        """Warn once if the validation losses rise steadily. After the last step, ``train_model`` warns instead."""
         curve = curve_of(state.log_history, "eval_loss")
         if not self._has_warned and state.global_step < state.max_steps and rises_steadily(curve):
             self._has_warned = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """In this block, only the parameters to train require gradients. Afterwards ``requires_grad`` is restored.
+    """In this block, only the parameters to train require gradients. After it, ``requires_grad`` is as before.
 
     Raises:
         ValueError: If the settings do not fit the model.
@@ -99,8 +99,8 @@ def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
 def trained_modules(model: nn.Module) -> dict[str, int]:
     """Names of the outermost modules whose parameters are all trainable, with their numbers of parameters.
 
-    A parameter that is trained alone has its own entry. A shared parameter has one entry, under its first name. Entries
-    that differ only in the layer's number are merged, with a ``*`` for the number.
+    A trainable parameter of a module that is not fully trainable has its own entry. A shared parameter has one entry,
+    under its first name. Entries that differ only in the layer's number are merged, with a ``*`` for the number.
 
     >>> from torch import nn
     >>> block = nn.ModuleDict({"norm": nn.LayerNorm(4), "mlp": nn.Linear(4, 4)})
@@ -157,7 +157,7 @@ def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: i
     ``seed`` initialises one matrix of each adapter. The other matrix is zero, so adapters change nothing at first.
 
     Raises:
-        ValueError: If peft is not installed, no layer has a given name, or a layer must not be adapted.
+        ValueError: If peft is not installed, no layer has a name in ``settings.targets``, or one is an embedding.
     """
     if settings is None:
         yield

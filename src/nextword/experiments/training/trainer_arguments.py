@@ -19,7 +19,7 @@ from nextword.settings.registry import did_you_mean
 
 
 def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
-    """The arguments of one training with checkpoints in ``folder``."""
+    """``settings`` as arguments of ``Trainer``, for one training with checkpoints in ``folder``."""
     on_cpu = not torch.accelerator.is_available()
     # older versions that pyproject.toml allows know only the old name; newer versions warn about it
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
@@ -67,7 +67,7 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Sequences per forward pass and process. ValueError if a batch cannot be divided evenly."""
+    """Sequences per forward pass in each process. ValueError if ``batch_size`` cannot be divided by the processes."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())

@@ -1,4 +1,4 @@
-"""Trainers for heads with a memory beyond their window: of earlier steps (TRIME) or of similar rows in the batch."""
+"""Trainers for heads whose memory reaches beyond their window: to rows of earlier steps, or to similar rows (TRIME)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def consecutive_rows(count: int, seed: int) -> list[int]:
 
 
 class ConsecutiveTrainer(RememberingTrainer):
-    """Trainer with consecutive rows within and across batches. A head with memory reads the earlier rows.
+    """Trainer with consecutive rows within and across batches. At each row, the head also reads the earlier rows.
 
     Gradients reach all rows of a batch (TRIME, Zhong et al. 2022, with consecutive segments in one batch). The memory
     of earlier batches has no gradient. A start token begins a document, and positions of a document do not read earlier
@@ -97,7 +97,7 @@ class ConsecutiveTrainer(RememberingTrainer):
 
 
 class Bm25BatchTrainer(RememberingTrainer):
-    """Trainer whose batches have rows similar by BM25. A head with memory reads the earlier rows of the batch.
+    """Trainer whose batches have rows similar by BM25. At each row, the head also reads the earlier rows of the batch.
 
     This imitates retrieval from a datastore (TRIME, Zhong et al. 2022, with batches by BM25). Gradients reach all rows
     of a batch. The head does not remember other batches. Validation losses are computed for each row separately.
@@ -125,8 +125,9 @@ NEIGHBOURS = 20
 def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
     """An order of all rows in which the ``batch_size`` rows of a batch are similar, by BM25.
 
-    Each row is followed by the most similar unused row among its 20 nearest neighbours. If all of them are used, a
-    random row follows. The chain is cut into batches, which are shuffled; an incomplete batch comes last.
+    The rows are first put into a chain: each row is followed by the most similar unused row among its ``NEIGHBOURS``
+    nearest neighbours, or if all of these are used, by a random row. The chain is then cut into batches, which are
+    shuffled; an incomplete batch comes last.
 
     Raises:
         ValueError: If the package bm25s is missing.

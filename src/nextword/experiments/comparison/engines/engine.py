@@ -26,7 +26,7 @@ Outcome = RunRecord | FailedRun
 
 @dataclass(frozen=True)
 class Resources:
-    """CPU cores and GPUs per run. With a fraction, several runs share a core or GPU. None: the engine's default."""
+    """CPU cores and GPUs per run. With a fraction of a GPU, several runs share it. None: the engine's default."""
 
     cpus: int | None = None
     gpus: float | None = None
@@ -50,7 +50,7 @@ class Engine(ABC):
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """Carry out each run once, and yield its outcome as soon as it has finished or failed.
 
-        ``setting.stages.progress`` receives the stages of each run. After the generator is closed, no run continues.
+        The watcher ``setting.stages`` receives the stages of each run. After the generator is closed, no run continues.
 
         Raises:
             OSError: For an error that would affect every run, such as a full disk.
@@ -160,7 +160,7 @@ class Needs:
     places: frozenset[Path]
     """Folders of the run's trainings, including those of an unfinished search, and the search's file."""
     searching: bool
-    """Whether the search of the method is unfinished. A finished search deletes the trainings of rejected settings."""
+    """Whether the search of the method is unfinished. A search deletes trainings whose settings it rejects."""
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:

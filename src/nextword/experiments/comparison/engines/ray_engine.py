@@ -42,7 +42,7 @@ _PATIENCE = 60.0
 
 @registry.register("ray")
 class RayEngine(Engine):
-    """Engine that runs each run as a Ray task. A run starts once the trainings that it shares are finished.
+    """Engine that runs each run as a Ray task. A run waits while another run does a training that both need.
 
     ``ray.init()`` is called unless it was called before. It joins the cluster in ``RAY_ADDRESS``, or starts Ray on this
     machine until this process ends. Ray does not repeat a failed task, because the task may still be writing on a
@@ -51,7 +51,7 @@ class RayEngine(Engine):
     """
 
     def expect(self, config: CompareConfig) -> None:
-        """Starts Ray.
+        """Starts Ray, and checks that a machine has the cores and GPUs of a run (not with ``RAY_ADDRESS``).
 
         Raises:
             ValueError: If Ray is not installed, torchrun has started several processes, or no machine has enough
@@ -197,13 +197,13 @@ class Deliveries:
             self._delivered[message.run] += 1
 
     def deliver_all(self, run: Run, posted: int) -> None:
-        """Wait for and pass all messages of a run, because a task may finish before its messages arrive."""
+        """Pass messages until all ``posted`` messages of ``run`` are passed. Some arrive after its task has ended."""
         while self._delivered[run.name] < posted:
             self.deliver()
 
 
 class PostingWatcher(Watcher):
-    """Watcher that posts the stages of a run. The outcome of the run is the result of the task.
+    """Watcher that posts the stages of a run to the mailbox. The run's outcome is not posted: the task returns it.
 
     Posting never waits, because Ray would give the cores of a waiting task to another task.
     """

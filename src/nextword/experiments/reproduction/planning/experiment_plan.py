@@ -45,7 +45,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """Plan of one experiment. Numbers are sums over all its trainings and seeds; ``None`` means unknown.
+    """Plan of one experiment. In numbers, ``None`` means unknown.
 
     Attributes:
         name: Name of the experiment.
@@ -57,8 +57,8 @@ class ExperimentPlan:
         seeds: Training seeds of each method.
         start: The initial checkpoint of all methods.
         row: Tokens per training row.
-        steps: Optimiser steps.
-        tokens: Training tokens.
+        steps: Optimiser steps of all trainings and seeds, without the training of the initial checkpoint.
+        tokens: Training tokens of these steps.
         parameters: Parameters of the largest method.
         disk: Bytes of models and checkpoints.
         work: The trainings; None: there is a problem, or no model could be built.
@@ -90,7 +90,7 @@ class ExperimentPlan:
 
     @property
     def memory(self) -> float | None:
-        """Peak memory of the largest training in bytes."""
+        """Peak memory of the largest training in bytes; None if that of one training is unknown."""
         known = [cost.memory for cost in self.costs if cost.memory is not None]
         return max(known) if known and len(known) == len(self.costs) else None
 
@@ -110,7 +110,7 @@ def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
 
 
 def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
-    """The plan with the cost of its steps, measured on this machine or estimated for a GPU."""
+    """The plan with the cost of its steps, which ``clock`` measures on this machine or estimates for a GPU."""
     if plan.work is None:
         return plan
     work = plan.work
@@ -232,7 +232,7 @@ class Plan:
 
     Attributes:
         experiments: Experiments in the order in which they run.
-        without: Tables that need no run at this scale.
+        without: Tables for which nothing runs at this scale.
         speed: Source of the times.
         disk: Bytes that will be written.
         free: Free bytes on the disk.
@@ -283,11 +283,11 @@ def plan(request: Request, clock: Clock) -> Plan:
 # -- Text in place of data sets that are missing, so that trainings on them can be planned and models built.
 
 LINES = 1000
-"""Tokens per synthetic text."""
+"""Lines per synthetic text."""
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with synthetic texts; ``None`` if the task's data is not plain text or must be real."""
+    """The task with synthetic texts; ``None`` if the task's data is not plain text, or the task rejects the texts."""
     data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
@@ -314,7 +314,7 @@ def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
 
 
 def judge_models(texts: Texts, findings: Findings) -> None:
-    """Check that the models and pipelines of all metrics are available."""
+    """Check that the models and pipelines of all metrics are available. Missing ones are added to ``findings``."""
     for one in texts.metrics:
         config: Any = parse_metric(one)
         for name, look in NAMED.items():

@@ -1,4 +1,4 @@
-"""The trainings of an experiment, with settings and model sizes, computed without building models."""
+"""The trainings of an experiment, with settings and model sizes, computed without the weights of models."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def method_size(
     encoder: PretrainedConfig | None = None,
     counts: Path | None = None,
 ) -> ModelSize:
-    """Size of the largest model of a method, over its training stages and its final form.
+    """Size of the largest model that a method trains. A head for test time (``trained_as``) is only checked.
 
     Raises:
         ValueError: If head, objective, conditioner, backbone and training are incompatible.
@@ -135,7 +135,7 @@ def _size(model: NextWordModel, settings: TrainingSettings | None) -> ModelSize:
 
 
 START = Method(head=PLAIN_HEAD, label="the start")
-"""Method name of the training of the task's initial checkpoint."""
+"""Method that stands for the training of the task's small initial model."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength
 
 
 def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:
-    """Tokens per training row, from a task's settings or from its tokenizer on the first rows.
+    """Tokens per training row, from a task's settings, or if these do not say, from its first 200 rows.
 
     >>> row_length({"block": 256}), row_length({"max_source_tokens": 500, "max_target_tokens": 60})
     (RowLength(tokens=256, exactness='exactly'), RowLength(tokens=560, exactness='at most'))
@@ -298,7 +298,7 @@ def training_rows(task: Task | None) -> int | None:
 def start_config(config: CompareConfig, task: Task | None) -> PretrainedConfig | None:
     """The configuration of the initial checkpoint; ``None`` if it depends on missing data.
 
-    No tokenizer is trained; if settings give its size, a stand-in of that size is used.
+    If the task would train a tokenizer of a given size, a stand-in of this size is used in its place.
 
     Raises:
         ValueError: If the model is unknown, or its architecture is not that of the task.

@@ -34,7 +34,7 @@ class StepCost:
     Attributes:
         seconds: Seconds per step; None: unknown.
         memory: Peak memory in bytes; None: unknown.
-        reason: Reason why a value is unknown, in a few words.
+        reason: Reason why a value is unknown or the memory does not suffice, in a few words.
         steps: Steps of the whole training, if they follow from the number of rows.
     """
 
@@ -61,7 +61,7 @@ class Speed:
     memory: float
 
     def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        """Estimate: operations divided by speed; memory of weights, gradients, moments and activations."""
+        """Estimated cost of a step: seconds are operations divided by speed, memory is ``training_memory``."""
         size, settings, seconds, reason = work.sizes[training.method.title], training.settings, None, ""
         if work.length is None or work.backbone is None:
             return StepCost()
@@ -151,8 +151,8 @@ CHECKPOINTS = 2
 def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: TrainingSettings, length: RowLength) -> int:
     """Estimated peak memory of one training, in bytes.
 
-    Weights: 4 bytes per parameter. Gradients and Adam's moments: 12 bytes per trained parameter, half of that in
-        bfloat16.
+    Weights: 4 bytes per parameter. Gradients and Adam's moments: 12 bytes per trained parameter. Half of both if the
+        weights are in bfloat16.
     Activations: (34 D + 5 A T) bytes per layer and token in 16 bits, twice that in 32 bits (Korthikanti et al., 2022,
         for an inner width of 4 D); gradient checkpointing keeps only the layers' inputs. Scores over the vocabulary are
         computed in chunks of 64 MiB or two thirds of the output embedding's size, whichever is larger.
