@@ -243,8 +243,7 @@ def _written(
 
 
 def expect_decoder(opened: OpenedModel) -> None:
-    """Raises ValueError if the model has an encoder or a conditioner, because its states then depend on a second text.
-    """
+    """Raises ValueError if the model has an encoder or a conditioner: its states then depend on a second text."""
     if opened.has_encoder or opened.model.conditioner is not None:
         raise ValueError(
             f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "
@@ -255,10 +254,7 @@ def expect_decoder(opened: OpenedModel) -> None:
 def states_of(
     opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """For each window, the states from which the model predicts the stored tokens, in float32.
-
-    ``told`` receives the number of states computed so far.
-    """
+    """The states before the stored tokens of each window, in float32. ``told`` receives the number of states so far."""
     found, done = dict[int, np.ndarray](), 0
     rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
     for at, row in row_states(opened, rows, 0, batch_size):

@@ -98,8 +98,8 @@ def fit_to_texts(
 ) -> MatchWeights:
     """Fits the weights with which an n-gram index is mixed with a model, so that the texts are most likely.
 
-    The index gets the weight 0 unless the whole 95 % interval of the gain is above 0. The texts should neither be in the
-    index nor be the test data.
+    The index gets the weight 0 unless the whole 95 % interval of the gain is above 0. The texts should be neither in
+    the index nor the test data.
 
     Raises:
         ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.
@@ -130,7 +130,7 @@ def score_with_ngrams(
 ) -> ScoreResults:
     """Scores texts with a model alone and with the model mixed with an n-gram index, and compares the two scores.
 
-    The texts should neither be in the index nor be the texts to which the weights were fitted.
+    The texts should be neither in the index nor those to which the weights were fitted.
 
     Raises:
         ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.

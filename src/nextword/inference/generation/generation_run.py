@@ -218,8 +218,8 @@ def generate(  # noqa: PLR0913  (its options)
         samples: Number of texts per prompt and seed, for sampling strategies.
         batch_size: Number of texts generated at a time.
         draft: Source of draft tokens for speculative decoding: ``"head"`` (a head that copies), ``"prompt"`` (n-gram
-            lookup) or the folder of a smaller model. The texts stay the same, but texts sampled with a smaller model
-            only keep their distribution. None: one token per pass.
+            lookup) or the folder of a smaller model. The texts stay the same, but texts sampled with a smaller model or
+            with the head ``f2`` only keep their distribution. None: one token per pass.
         remember: Only for the head ``knn``, which can retrieve in each text the ``remember`` most recent tokens of
             finished prompts and texts with the same decoding and seed. Texts are then generated one at a time, in the
             order of the prompts. 0: the head retrieves none of these tokens.

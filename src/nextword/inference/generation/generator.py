@@ -281,10 +281,7 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Computes the columns of each text, with ``positions`` positions per token, in one forward pass over all texts.
-
-    The targets of ``texts`` are the generated tokens. A target may be empty.
-    """
+    """The columns of each text, from one forward pass over all ``texts``. Their targets are the generated tokens."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

@@ -58,7 +58,7 @@ def trace(
     positions: int = 8,
     **generation: Any,
 ) -> Trace:
-    """What a model predicts for every token of a text: its probability, where this comes from, and likelier tokens.
+    """What a model predicts for every token of a text: its probability, the shares of components, and alternatives.
 
     A text with more tokens than the model has positions is read in windows that overlap by half. ``Trace.window`` is
     the size of these windows in tokens.
