@@ -52,7 +52,7 @@ class BuildSettings:
         precision: Precision of the keys: float16, or int8 with a scaling factor for each key.
         text_column: Name or index of the column with the text, for tables.
         split: Split of a folder or of a data set on the hub; None: the training split.
-        window: Number of tokens that the model sees at once, at most its maximum (without a maximum, 1,024). None: the
+        window: Number of tokens that the model sees at once, at most its maximum, or 1,024 if it has none. None: the
             model's maximum, but at most 1,024.
         stride: By how many tokens each window begins later than the window before. None: windows do not overlap, so
             that the model reads each token once.
@@ -211,7 +211,7 @@ class Documents:
     def windows(
         self, tokenizer: PreTrainedTokenizerBase, start: int, size: int, stride: int
     ) -> Iterator[DocumentWindow]:
-        """Yields the windows of each document, which begins with the token ``start``. Each token is stored once.
+        """Yields the windows of each document, after the start token ``start``. Each token is stored once.
 
         A window has at most ``size`` inputs. Each window after the first stores ``stride`` tokens, or fewer at the end.
         """

@@ -232,7 +232,7 @@ def generate(  # noqa: PLR0913  (its options)
 
     Returns:
         One dictionary per text, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...
-        The texts of each decoding strategy and seed follow each other, in the order of the prompts.
+        The texts of one decoding strategy and seed come together, in the order of the prompts.
 
     Raises:
         ValueError: If the model does not support a prompt, or a setting is invalid.

@@ -89,7 +89,7 @@ class ScoringWindow:
     long: int | None = None
 
     def windows(self, context: int, length: int) -> list[Window]:
-        """The windows over ``length`` tokens, of which the first ``context`` are not scored. Empty without a window."""
+        """The windows over ``length`` tokens, of which the first ``context`` are not scored; [] without ``window``."""
         if self.window is None or self.stride is None:
             return []
         # a head that looks back further than a window must also read the context
@@ -113,8 +113,8 @@ class WindowSpan(TargetSpan):
     """The part of a text in one window. The target is empty if the window has only context.
 
     Attributes:
-        begin: Index of the first token that the model can see in the window, or if it has a head cache in this cache,
-            counted from the beginning of context and text. Positions in answers are counted from this index.
+        begin: Index, in context and text together, of the first token of the window, or of the head cache if there is
+            one. Positions in answers are counted from this index.
         example: The whole example, for further inputs of the model.
     """
 

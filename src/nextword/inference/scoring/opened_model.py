@@ -235,7 +235,7 @@ def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> I
 
 
 def progress_within(progress: Progress | None, begin: float, end: float) -> Progress:
-    """A progress function for a part of some work. It calls ``progress`` with 0 to 1 scaled to ``begin`` to ``end``.
+    """A progress function for a part of some work. It calls ``progress`` with shares from ``begin`` to ``end``.
 
     >>> shares = []
     >>> progress_within(shares.append, 0.5, 1.0)(0.5)

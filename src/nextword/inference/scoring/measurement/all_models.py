@@ -299,7 +299,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and for each that is not finite only the reason."""
+    """Perplexity, nats per token and bits per byte with intervals, and for each that is not finite, the reason."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:
