@@ -45,9 +45,9 @@ class StatesSettings:
 
     Attributes:
         precision: Precision of the states on disk. None: the precision of the model's weights, but float16 for float32.
-        layers: Number of hidden states stored per token. A head with ``+mi:KxL`` reads K hidden states.
-        shard_tokens: Tokens per shard. If a build is killed, each process loses at most this number of tokens.
-        batch_size: Rows per pass of the model.
+        layers: Number of last layers whose hidden state is stored for each token; a head with ``+mi:KxL`` needs K.
+        shard_tokens: Minimum number of tokens per shard. If a build is killed, each process loses at most one shard.
+        batch_size: Number of rows per forward pass.
         processes: Number of processes, each with its own copy of the model; None: only this process.
     """
 
@@ -69,24 +69,25 @@ def build_states(
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
-    """Stores the input of a model's output layer at every token of ``rows``, and the output layer itself.
+    """Stores a model's states at every token of ``rows``, and its output layer.
 
-    If a build was killed, the same call resumes it with the missing shards.
+    The states are the input of the output layer, the last ``settings.layers`` hidden states, and those of the encoder.
+    If a build was killed, the same call computes only the missing shards.
 
     Args:
         model: A model of transformers or nextword. For several processes, give its folder or hub name.
-        rows: The rows to encode. They are independent of each other. Equal rows are stored once.
+        rows: The rows of tokens to encode, each on its own. Equal rows are stored once.
         out: Folder of the store.
         settings: How the store is built; None: the defaults.
-        task: The task that made the rows.
+        task: Settings of the task that made the rows, which are saved in the store.
         text_rows: How many of the first rows together form one text without gaps. The head ``knn`` can retrieve from
-            these rows.
-        command: The command that the user started, for messages.
+            these rows, if no two of them are equal.
+        command: Name of this call in the error of another process that builds in ``out``.
         progress: Function that receives the number of finished tokens, at first 0, and the number of all tokens.
 
     Raises:
-        ValueError: If there is no row, the model has a conditioner, the folder has another store, another process
-            builds the store, states are NaN or too large for the precision, or a setting does not fit.
+        ValueError: If the model has a conditioner, ``out`` has another store, another process builds in ``out``, states
+            are NaN or too large for the precision, or a setting does not fit.
         DiskFullError: If there is not enough disk space. Finished shards stay.
     """
     chosen, folder = settings or StatesSettings(), Path(out)
@@ -214,7 +215,7 @@ def building(
     """Locks ``folder`` in this block, so that no other process builds in it, and yields the worker processes.
 
     Raises:
-        ValueError: If several processes should use a model in memory, another process builds in the folder, or the
+        ValueError: If ``processes`` is given with a model in memory, another process builds in the folder, or the
             folder has a store of another origin.
         DiskFullError: If there is not enough disk space.
     """
@@ -251,9 +252,9 @@ def made_shards(
     size: Callable[[Facts], int],
     told: Told,
 ) -> list[Facts]:
-    """The facts of all shards. Shards that an earlier build has finished are kept, and the others are computed.
+    """Makes the shards that an earlier build has not finished, and returns the facts of all shards.
 
-    ``told`` receives the size of all shards so far, also within a shard if this process computes the shards.
+    ``told`` receives the total ``size`` so far: after each shard, and also within a shard if this process computes it.
     """
     made, done = list[Facts](), 0
 
@@ -285,7 +286,7 @@ def _made(
 def row_states(
     opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int
 ) -> Iterator[tuple[int, RowStates]]:
-    """Yields each row's index, with the input of the output layer and the last hidden states at its tokens."""
+    """Yields the index and the states of each row, short rows first. ``layers`` is the number of last hidden states."""
     model: Any = opened.model
     order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # rows of similar length need little padding
     with inference_mode_of(model):

@@ -50,12 +50,13 @@ class BuildSettings:
 
     Attributes:
         precision: Precision of the keys: float16, or int8 with a scaling factor for each key.
-        text_column: The column with the text of a table.
+        text_column: Name or index of the column with the text, for tables.
         split: Split of a folder or of a data set on the hub; None: the training split.
-        window: Number of tokens that the model sees at once. None: the model's maximum, but at most 1,024.
+        window: Number of tokens that the model sees at once, at most its maximum, or 1,024 if it has none. None: the
+            model's maximum, but at most 1,024.
         stride: By how many tokens each window begins later than the window before. None: windows do not overlap, so
             that the model reads each token once.
-        shard_keys: Keys per shard. If a build is killed, each process loses at most this number of keys.
+        shard_keys: Minimum number of keys per shard. If a build is killed, each process loses at most one shard.
         batch_size: Number of windows per pass.
         processes: Number of processes, each with its own copy of the model; None: only this process.
     """
@@ -77,7 +78,7 @@ def build_datastore(
     settings: BuildSettings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
-    """Stores every token of a data set. A token's key is the state from which the model predicts this token.
+    """Stores every token of a data set with its key, the state from which the model predicts the token.
 
     If a build was killed, the same call resumes it and computes only the missing shards.
 
@@ -87,8 +88,8 @@ def build_datastore(
             plain text is a document.
         out: Folder of the store.
         settings: How the store is built; None: the defaults.
-        progress: Function that receives the number of computed keys after each shard, and also within a shard if this
-            process computes the keys.
+        progress: Function that receives the number of keys so far: after each shard, and also within a shard if this
+            process computes it.
 
     Raises:
         ValueError: If there is no text, the model has an encoder or a conditioner, the folder has another store,
@@ -162,11 +163,11 @@ def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> li
 
 @dataclass(frozen=True)
 class DocumentWindow:
-    """One window of a document: the inputs of one pass, and how many of their next tokens are stored.
+    """One window of a document: the inputs of the model, and how many of the tokens that follow them are stored.
 
     Attributes:
-        document: Index of the document in the data set.
-        position: Index in the document of the first stored token.
+        document: Index of the document in the data set, from 0.
+        position: Index in the document of the first stored token, from 0.
         ids: Inputs, and the token after the last input.
         stored: How many tokens at the end of ``ids`` are stored.
     """
@@ -182,8 +183,8 @@ class Documents:
     """The documents of a data set. Each row of a table and each file of plain text is a document.
 
     Attributes:
-        count: Number of documents read so far.
-        empty: Number of documents without tokens.
+        count: Number of documents that ``windows`` has read so far.
+        empty: Number of these documents that have no tokens.
     """
 
     corpus: Corpus
@@ -191,7 +192,7 @@ class Documents:
     empty: int = field(default=0, init=False)
 
     def texts(self) -> Iterator[str]:
-        """The text of each document."""
+        """Yields the text of each document."""
         if self.corpus.lines is None:
             raise ValueError(f"data: must have text ('{self.corpus.source}' has token ids); give the text itself")
         pieces: list[str] = []
@@ -210,7 +211,10 @@ class Documents:
     def windows(
         self, tokenizer: PreTrainedTokenizerBase, start: int, size: int, stride: int
     ) -> Iterator[DocumentWindow]:
-        """Yields windows such that each token of each document is stored once, with the tokens before it as inputs."""
+        """Yields the windows of each document, after the start token ``start``. Each token is stored once.
+
+        A window has at most ``size`` inputs. Each window after the first stores ``stride`` tokens, or fewer at the end.
+        """
         for number, text in enumerate(self.texts()):
             ids = [start, *token_ids(tokenizer, text)]
             self.count, self.empty = self.count + 1, self.empty + (len(ids) == 1)
@@ -239,7 +243,7 @@ def _written(
 
 
 def expect_decoder(opened: OpenedModel) -> None:
-    """Raises ValueError if the model has an encoder or a conditioner: its states then depend on another text."""
+    """Raises ValueError if the model has an encoder or a conditioner: its states then depend on a second text."""
     if opened.has_encoder or opened.model.conditioner is not None:
         raise ValueError(
             f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "
@@ -250,7 +254,7 @@ def expect_decoder(opened: OpenedModel) -> None:
 def states_of(
     opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """The model's states before the stored tokens, for each window. ``told`` receives the number of computed states."""
+    """The states before the stored tokens of each window, in float32. ``told`` receives the number of states so far."""
     found, done = dict[int, np.ndarray](), 0
     rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
     for at, row in row_states(opened, rows, 0, batch_size):
@@ -266,7 +270,9 @@ def states_of(
 def store_texts(
     tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword ngram build"
 ) -> NgramManifest:
-    """Stores texts as the documents of an n-gram index, in the folder ``out``, for models with this tokenizer.
+    """Builds an n-gram index in the folder ``out``, for models with this tokenizer. Each text becomes a document.
+
+    ``command`` names this call in the error of another process that builds in ``out``.
 
     Raises:
         ValueError: If no text has two tokens, or the folder has another index.

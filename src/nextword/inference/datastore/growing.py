@@ -1,4 +1,4 @@
-"""Growing datastores, in memory: new texts are appended, and the oldest tokens are dropped."""
+"""Datastores in memory that grow: new texts are appended, and beyond a maximum size the oldest tokens are dropped."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from nextword.retrieval import RecentKeys
 def remember_recent(model: AnyModel, most: int) -> None:
     """Gives a model with the head ``knn`` an empty in-memory datastore, in addition to the one on disk.
 
-    The datastore keeps the last ``most`` tokens.
+    The new datastore keeps the ``most`` newest tokens. It replaces an in-memory datastore that the model already has.
 
     Raises:
-        ValueError: If the model has another head.
+        ValueError: If the model has another head, or ``most`` is below 1.
     """
     opened = OpenedModel.of(model)
     head = _knn(opened)
@@ -36,9 +36,9 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
     """Appends a text to the model's in-memory datastore, so that the head can retrieve its tokens.
 
     Args:
-        model: A model after ``remember_recent``.
+        model: A model to which ``remember_recent`` gave an in-memory datastore.
         text: The text. It becomes a new document, numbered after those of the datastore on disk.
-        window: Number of tokens that the model sees at once.
+        window: Number of tokens that the model sees at once, at most its maximum.
 
     Returns:
         Number of tokens of the text.
@@ -51,9 +51,9 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 
 
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
-    """``grow`` for token ids. The first of ``ids`` is only context; the tokens after it are appended.
+    """``grow`` for token ids. The first of ``ids`` is only context; the tokens after it are appended and counted.
 
-    A forward pass that is running meanwhile continues with the old content.
+    A forward pass that runs meanwhile in another thread still reads the datastore without these tokens.
     """
     head = _knn(opened)
     if head.recent is None:
@@ -73,7 +73,7 @@ def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512
 
 @contextlib.contextmanager
 def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
-    """In this block the model has an empty in-memory datastore; yields its ``grow_by_tokens``."""
+    """Gives the model an empty datastore (see ``remember_recent``) in this block; yields its ``grow_by_tokens``."""
     head = _knn(opened)
     before = head.recent
     remember_recent(opened, most)

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
     """The weight of retrieved tokens with which ``text`` is most likely, for ``configure_head(weight=...)``.
 
-    ``nw.calibrate`` also chooses the temperature, and returns the gain in likelihood.
+    The temperature is the head's current one. ``nw.calibrate`` also chooses the temperature, and returns the gain.
 
     Args:
         model: A model with the head ``knn`` and ``mix=fixed``. Its current weight does not matter.
         text: Validation text that is not in the datastore.
-        window: Number of tokens that the model sees at once.
+        window: Number of tokens that the model sees at once, at most its maximum. Windows do not overlap.
 
     Raises:
-        ValueError: If the model has another head, its temperature is out of range for its states, or the text has no
-            tokens.
+        ValueError: If the model has another head, the head's temperature is out of range for the model's states, or the
+            text has no tokens.
     """
     opened = _opened(model)
     return _read(opened, [text], window).best_weight(opened.model.next_word_head.config.temperature)
@@ -49,12 +49,12 @@ def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
 def tuned_retrieval(model: AnyModel, texts: Sequence[str], *, window: int = 512) -> dict[str, float]:
     """The temperature and weight with which ``texts`` are most likely, for ``configure_head``.
 
-    ``nw.calibrate`` also sets them in the model if they help, and returns the gain in likelihood.
+    ``nw.calibrate`` also sets them in the model if they help, and returns the gain.
 
     Args:
         model: A model with the head ``knn`` and ``mix=fixed``. Its current temperature and weight do not matter.
         texts: Validation texts that are not in the datastore. Each text is read separately.
-        window: Number of tokens that the model sees at once.
+        window: Number of tokens that the model sees at once, at most its maximum. Windows do not overlap.
 
     Raises:
         ValueError: If the model has another head, or no text has tokens.
@@ -96,10 +96,10 @@ def fit_to_texts(
     stored: bool = False,
     progress: Progress | None = None,
 ) -> MatchWeights:
-    """Fits the weights of an n-gram index, so that texts are most likely under its mixture with a model.
+    """Fits the weights with which an n-gram index is mixed with a model, so that the texts are most likely.
 
-    If the 95 % interval of the gain includes 0, the index gets the weight 0. The texts must not be in the index, and
-    must not be the test data.
+    The index gets the weight 0 unless the whole 95 % interval of the gain is above 0. The texts should be neither in
+    the index nor the test data.
 
     Raises:
         ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.
@@ -128,9 +128,9 @@ def score_with_ngrams(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """Scores texts with a model alone and with the model and an n-gram index, and compares the two scores.
+    """Scores texts with a model alone and with the model mixed with an n-gram index, and compares the two scores.
 
-    The texts must not be in the index, and must not be the texts that the weights were fitted to.
+    The texts should be neither in the index nor those to which the weights were fitted.
 
     Raises:
         ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.

@@ -44,9 +44,10 @@ class GenerationPass:
 
     Attributes:
         title: Name of the decoding strategy in tables.
-        arguments: Arguments of ``generate``, including the minimum and maximum length.
+        arguments: Arguments of ``generate``, including the maximum length.
         mode: Decoding loop that ``generate`` uses (greedy search, sampling, beam search, ...).
         seed: Random seed; None if decoding is deterministic.
+        samples: Number of texts per prompt; 1 if decoding is deterministic.
     """
 
     title: str
@@ -57,7 +58,7 @@ class GenerationPass:
 
     @property
     def is_rowwise(self) -> bool:
-        """Whether rows of a batch are independent, as in greedy search and sampling."""
+        """Whether the loop is greedy search or sampling, in which the rows of a batch are independent."""
         return self.mode in ROWWISE
 
     @property
@@ -80,11 +81,11 @@ class GenerationPass:
 
 
 def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list[GenerationPass]:
-    """Every decoding strategy with every seed. Deterministic strategies run once, with one text per prompt.
+    """Makes a pass for each sampling strategy and seed, and one pass for each deterministic strategy.
 
     Raises:
-        ValueError: If neither ``generate`` nor the model's head knows an argument, or if transformers no longer has the
-            decoding loop that an argument selects.
+        ValueError: If neither ``generate`` nor the model's head knows an argument, if transformers no longer has the
+            decoding loop that an argument selects, or if ``settings.draft`` or the lengths do not fit.
     """
     extra = _arguments(opened, settings)
     passes: list[GenerationPass] = []
@@ -145,7 +146,7 @@ def _expect_possible(opened: OpenedModel, settings: GenerationSettings, title: s
 
 
 def effective_config(model: NextWordModel, arguments: Mapping[str, Any]) -> Any:
-    """The generation settings that result from the arguments, the model's own settings and transformers' defaults.
+    """The ``GenerationConfig`` of ``arguments``, completed by the model's generation_config and transformers' defaults.
 
     Raises:
         ValueError: If an argument is unknown.
@@ -196,10 +197,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def pass_path(out: Path, one: GenerationPass, count: int) -> Path:
-    """Path of the samples file of a pass: in the folder ``out``, or ``out`` itself if it is a file.
+    """Path of the samples file of the pass ``one``: in the folder ``out``, or ``out`` itself if it ends in ``.jsonl``.
 
     Raises:
-        ValueError: If ``out`` is a file and there are several passes.
+        ValueError: If ``out`` ends in ``.jsonl`` and ``count``, the number of passes, is above 1.
     """
     if out.suffix != ".jsonl":
         return out / one.file_name()
@@ -233,24 +234,24 @@ class GenerationSettings(Settings):
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of new tokens per text; by default the value of the model's generation_config, or 100."""
     min_new_tokens: int | None = Field(default=None, ge=0)
-    """Minimum number of new tokens per text; no end token is generated before."""
+    """Minimum number of new tokens per text; no end token is generated before, but stop strings still end the text."""
     stop: list[str] = Field(default=[])
     """Strings that end a text; they stay in the text."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
     """Random seeds. With each seed, every sampling strategy generates a samples file."""
     samples: int = Field(default=1, ge=1)
-    """Number of texts sampled per prompt."""
+    """Number of texts per prompt and seed, for sampling strategies."""
     batch_size: int = Field(default=16, ge=1)
     """Number of texts generated at a time."""
     draft: str | None = None
     """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no draft
     tokens."""
     remember: int = Field(default=0, ge=0)
-    """Only for the head knn, which can retrieve this many of the most recent tokens of finished prompts and texts.
-    Texts are then generated one at a time, in the order of the prompts. 0: none."""
+    """Only for the head knn, which can retrieve this many of the most recent tokens of finished prompts and texts with
+    the same decoding and seed. Texts are then generated one at a time, in the order of the prompts. 0: none."""
     sources: bool = False
-    """Whether to write, for each token, the share of each head component in its probability, and the strongest
-    positions."""
+    """Whether to write, for each token, the share of each head component in the token's probability, and the positions
+    with the largest shares."""
     positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
     """Number of positions listed per token, with ``sources``."""
 

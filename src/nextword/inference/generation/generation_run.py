@@ -59,7 +59,7 @@ UNTOLD = ("transformers_version", "_from_model_config")
 
 @dataclass(frozen=True)
 class GenerationRun:
-    """A checked generation run; ``passes`` has one entry for each decoding strategy and seed."""
+    """A checked generation run. ``encoded`` has the tokenised prompts; each of ``passes`` reads all of them."""
 
     opened: OpenedModel
     prompts: Sequence[TextPrompt]
@@ -73,11 +73,11 @@ class GenerationRun:
     ) -> GenerationRun:
         """Makes a run, and checks everything that can be checked before generation.
 
-        With ``chat``, the prompts are formatted with the tokenizer's chat template.
+        If ``chat`` is true, each prompt becomes a user message in the tokenizer's chat template.
 
         Raises:
             ValueError: If there are no prompts, a prompt is too long or incomplete for the model, two prompts have the
-                same id, or ``generate`` does not know an argument.
+                same id, or a setting does not fit the model.
         """
         if not prompts:
             raise ValueError("prompts: must be at least one (none given)")
@@ -93,7 +93,7 @@ class GenerationRun:
         return cls(opened, prompts, settings, encoded, passes)
 
     def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
-        """The batches in which the texts of a pass are generated; they are the same in every run."""
+        """Groups the rows of the pass ``one`` into batches. The same rows always give the same batches."""
         if self.settings.remember:  # each text may retrieve from all earlier texts
             return [[row] for row in rows]
         return length_batches(rows, 1 if one.is_single else self.settings.batch_size)
@@ -105,10 +105,11 @@ class GenerationRun:
         said: Iterable[Sequence[int]] = (),
         streamer: Any = None,
     ) -> abc.Generator[list[GeneratedText]]:
-        """Generates the texts of each batch of a pass, in order. Torch's global random state is not changed.
+        """Generates the texts of each batch of the pass ``one``, in order. Torch's global random state is not changed.
 
-        ``said`` has the tokens of each finished prompt and text of this pass; a head with a datastore can retrieve
-        these tokens. A ``streamer`` receives every new token; with a streamer, each batch must have one row.
+        ``said`` has, for each finished text of this pass, the token ids of its prompt and of the text. With the setting
+        ``remember``, the head can retrieve these tokens. In greedy search and sampling, a ``streamer`` receives every
+        new token; each batch must then have one row.
 
         Raises:
             ValueError: If ``generate`` rejects its arguments.
@@ -153,7 +154,7 @@ class GenerationRun:
         return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
-        """All values that determine the texts of a pass."""
+        """All values that determine the texts of a pass. A run resumes only where these values are the same."""
         settings, model, parts = self.settings, self.opened.model, self.opened.parts
         usual = model.generation_config.to_diff_dict()
         content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)
@@ -201,7 +202,7 @@ def generate(  # noqa: PLR0913  (its options)
     arguments: Mapping[str, Any] | None = None,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
 ) -> list[dict[str, Any]]:
-    """Generates text after prompts.
+    """Generates texts that continue prompts.
 
     Args:
         model: A model of nextword or transformers, or its folder or hub name.
@@ -211,18 +212,19 @@ def generate(  # noqa: PLR0913  (its options)
         decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (temperature
             last), ``"beam:4"`` or a dictionary of settings. If empty, the model's generation_config decides.
         max_new_tokens: Maximum number of new tokens; None: the value of the model's generation_config, or 100.
-        min_new_tokens: Minimum number of new tokens; a text cannot end before. None: no minimum.
+        min_new_tokens: Minimum number of new tokens, before which only ``stop`` can end a text. None: no minimum.
         stop: Strings that end a text. The text keeps the string that ended it.
         seeds: Random seeds; each sampling strategy generates texts with every seed.
-        samples: Number of texts sampled per prompt.
+        samples: Number of texts per prompt and seed, for sampling strategies.
         batch_size: Number of texts generated at a time.
-        draft: Speculative decoding. The draft tokens come from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
-            lookup) or the folder of a smaller model. The texts stay the same. None: one token per pass.
+        draft: Source of draft tokens for speculative decoding: ``"head"`` (a head that copies), ``"prompt"`` (n-gram
+            lookup) or the folder of a smaller model. The texts stay the same, but texts sampled with a smaller model or
+            with the head ``f2`` only keep their distribution. None: one token per pass.
         remember: Only for the head ``knn``, which can retrieve in each text the ``remember`` most recent tokens of
-            finished prompts and texts. Texts are then generated one at a time, in the order of the prompts. 0: the head
-            retrieves none of these tokens.
-        sources: Whether to return, for each token, the share of each component of the head in its probability, and the
-            positions with the largest shares.
+            finished prompts and texts with the same decoding and seed. Texts are then generated one at a time, in the
+            order of the prompts. 0: the head retrieves none of these tokens.
+        sources: Whether to return, for each token, the share of each component of the head in the token's probability,
+            and the positions with the largest shares.
         positions: Number of positions listed per token if ``sources`` is true.
         arguments: Further arguments of transformers' ``generate``, for all decodings, for instance
             ``{"repetition_penalty": 1.2}``.
@@ -230,7 +232,7 @@ def generate(  # noqa: PLR0913  (its options)
 
     Returns:
         One dictionary per text, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...
-        They are sorted by decoding strategy and seed, then in the order of the prompts.
+        The texts of one decoding strategy and seed come together, in the order of the prompts.
 
     Raises:
         ValueError: If the model does not support a prompt, or a setting is invalid.
@@ -283,14 +285,15 @@ def generate(  # noqa: PLR0913  (its options)
 
 
 def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
-    """All texts of a run, sorted by pass, and within a pass in the order of the prompts."""
+    """All texts of a run, each with its pass: pass by pass, and within a pass in the order of the prompts."""
     return sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
 
 
 def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
-    """Every text of a run with its pass, in the order of generation: the longest prompts first.
+    """Generates every text of a run, and yields it with its pass: in each pass, the longest prompts first.
 
-    If the run has only one row, a transformers ``streamer`` receives each new token, but not the prompt.
+    With the setting ``remember``, prompts keep their order. If the run has only one text, by greedy search or sampling,
+    a transformers ``streamer`` receives each new token, but not the prompt.
     """
     for one in run.passes:
         for texts in run.written(one, run.batches(rows_of(run.encoded, one), one), streamer=streamer):
@@ -303,12 +306,13 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; resumes an interrupted run.
 
-    ``out`` is a folder, or for a run with one pass a file (``.jsonl``). ``progress`` receives the finished share, from
-    0 to 1, which includes texts from before an interruption. ``command`` names this call in the error of another
-    process that wants to write to ``out``.
+    ``out`` is a folder, or for a run with one pass a file (``.jsonl``). If ``scored`` is true, the first reference of
+    each prompt is scored too. ``progress`` receives the finished share of all texts, from 0 to 1. ``command`` names
+    this call in the error of another process that wants to write to ``out``.
 
     Raises:
-        ValueError: If a file belongs to another run, another process writes to ``out``, or references are missing.
+        ValueError: If a file belongs to another run, another process writes to ``out``, only some prompts have
+            references, or ``scored`` is true and there are none.
     """
     paths = [pass_path(out, one, len(run.passes)) for one in run.passes]
     folder = out if out.suffix != ".jsonl" else out.parent
@@ -367,13 +371,13 @@ def _line(
 def reference_columns(
     opened: OpenedModel, prompts: Sequence[Prompt], scored: bool, batch_size: int
 ) -> dict[str | int, dict[str, Any]]:
-    """The references of each prompt, by the id of the prompt, as texts and as tokens of the model.
+    """The columns of each prompt's references in a samples file, by the id of the prompt; empty without references.
 
-    If ``scored`` is true, the log-probabilities of the first reference's tokens are added. Without references, the
-    result is empty.
+    The references are given as texts and as token ids. If ``scored`` is true, the log-probability of each token of the
+    first reference is added.
 
     Raises:
-        ValueError: If references should be scored and a prompt has none, or if only some prompts have references.
+        ValueError: If ``scored`` is true and a prompt has no reference, or if only some prompts have references.
     """
     missing = [prompt.number for prompt in prompts if not prompt.references]
     if len(missing) == len(prompts) and not scored:

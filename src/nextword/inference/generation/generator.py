@@ -57,10 +57,10 @@ class Generator:
     stops: StopStrings | None = None
 
     def write(self, prompts: Sequence[TokenPair], loop: Any = None) -> list[list[int]]:
-        """Generates one text for each context or source, and returns it without the end token.
+        """Generates one text for each context or source, and returns its token ids without the end token.
 
         Args:
-            prompts: One batch.
+            prompts: The contexts or sources, which form one batch. Targets are not read.
             loop: Decoding loop passed to ``generate`` as ``custom_generate``. None: the loop of ``generate``, which
                 samples with torch's generator.
 
@@ -169,7 +169,7 @@ class _Written(StoppingCriteria):
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
-    """The ids before the first end token and its padding. If ``ends`` is empty, all ids.
+    """The ids before the first end token, or else before the padding at the end. If ``ends`` is empty, all ids.
 
     >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
     ([5, 6], [5, 0, 6], [5, 0])
@@ -209,7 +209,7 @@ class GeneratedText:
     Attributes:
         token_ids: Generated tokens, without the end token.
         text: The tokens as text, without special tokens.
-        sources: Attribution of each token's probability; None if it was not requested.
+        sources: Shares of components and positions in each token's probability; None if they were not requested.
     """
 
     row: PromptRow
@@ -241,7 +241,7 @@ def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """Attribution of one text, with one entry per token.
+    """Shares of components and positions in the probability of each token of one text.
 
     Attributes:
         shares: For each component of the head, its share of each token's probability. The shares of a token sum to 1.
@@ -256,7 +256,10 @@ class SourceColumns:
 
     @classmethod
     def of(cls, facts: TokenFacts, digits: int, specials: Mapping[str, int] = MappingProxyType({})) -> SourceColumns:
-        """Makes rounded columns from token facts. Positions are counted after the ``specials`` of each text."""
+        """Makes columns from facts, with ``digits`` decimals. Positions in datastores are left out.
+
+        ``specials`` has, by component, the number of special tokens before position 0 of the result.
+        """
         shares = {name: [round(one, digits) for one in share.tolist()] for name, share in facts.shares.items()}
         positions = {}
         for name, strongest in facts.positions.items():
@@ -278,7 +281,7 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Attribution of each generated text, computed in one pass over all texts. Texts may be empty."""
+    """The columns of each text, from one forward pass over all ``texts``. Their targets are the generated tokens."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

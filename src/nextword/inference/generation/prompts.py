@@ -67,6 +67,7 @@ class TextPrompt:
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model.
         references: The human references, which are copied to the samples.
+        id: Name of the prompt in samples files and error messages.
 
     Raises:
         ValueError: If a text has half a character (an unpaired surrogate).
@@ -92,7 +93,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
     Args:
         path: A ``.jsonl`` file, or plain text.
-        whole: Whether a plain text is one prompt, including its last line end.
+        whole: Whether a plain text file is a single prompt, including its last line end.
         fields: Names of fields in the file, for instance ``{"prompt": "question"}``; None: the standard names.
 
     Raises:
@@ -154,7 +155,7 @@ def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: boo
     """Tokenises prompts for a model.
 
     A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source, or without a
-    source the prompt. If ``chat`` is true, the prompt becomes a user message in the tokenizer's chat template.
+    source the prompt. If ``chat`` is true, this text becomes a user message in the tokenizer's chat template.
 
     Raises:
         ValueError: If a prompt is incomplete for the model, or the tokenizer has no chat template.
@@ -204,7 +205,7 @@ def _chat_ids(tokenizer: Any, said: str) -> list[int]:
 
 
 def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> None:
-    """Raises ValueError if a prompt and ``new`` new tokens, or a source, exceed the model's positions."""
+    """Raises ValueError if the model has too few positions for a prompt or source, or for ``new`` tokens after it."""
     if not opened.has_encoder:
         for one in encoded:
             length, limit = len(one.context), opened.longest

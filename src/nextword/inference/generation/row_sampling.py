@@ -40,11 +40,11 @@ def stream_key(*parts: object) -> int:
 
 
 def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
-    """The keys of all texts, ``samples`` texts for each prompt, in the order of the prompts.
+    """A key for each text, ``samples`` texts per prompt, in the order of the prompts (see ``stream_key``).
 
-    A key depends on the seed, the sample's index and the content of the prompt, but not on the prompt's index. So a key
-    stays the same if other prompts are added, removed or reordered. Repetitions of a prompt are counted, so that each
-    gets keys of its own.
+    A key depends on the seed, the index of the text among the texts of its prompt, and the content of the prompt, but
+    not on the prompt's index. So a key stays the same if different prompts are added, removed or reordered. Equal
+    prompts are numbered, so that their texts have different keys.
 
     ``contents`` has the tokens of each prompt, and its auxiliary text or None.
     """
@@ -68,17 +68,17 @@ def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
 
 
 class RowSampler(LogitsProcessor):
-    """A logits processor that samples a token per row and excludes all other tokens, so that ``generate`` takes it.
+    """A logits processor that samples one token per row and excludes all others, so ``generate`` takes this token.
 
-    This processor must be the last one, after temperature, top-k, top-p and all others. Each row has ``begin`` tokens
-    before its first new token.
+    This processor must be the last one, after temperature, top-k, top-p and all others. ``uniform`` has a number in
+    [0, 1) for each row and new token. ``begin`` is the number of tokens of each row before its first new token.
     """
 
     def __init__(self, uniform: Float[Tensor, "B T"], begin: int) -> None:
         self.uniform, self.begin = uniform, begin
 
     def __call__(self, input_ids: Int[Tensor, "B L"], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """Zero at the sampled token and -inf elsewhere. Rows without any possible token are unchanged."""
+        """Scores of 0 for the sampled token and -inf for all others. A row with only scores of -inf is unchanged."""
         step = input_ids.shape[1] - self.begin
         drawn = drawn_at(scores, self.uniform[:, step])
         alone = torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
@@ -89,8 +89,8 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as in transformers, with a random stream per row.
 
-    ``generate`` accepts an instance as ``custom_generate``. An instance without random numbers searches greedily. A
-    streamer receives each new token, but not the prompt.
+    ``generate`` accepts an instance as ``custom_generate``. If ``uniform`` is None, greedy search needs no random
+    numbers, and sampling uses torch's generator. ``streamer`` receives each new token, but not the prompt.
     """
 
     uniform: Float[Tensor, "B T"] | None
@@ -117,7 +117,7 @@ class RowwiseLoop:
 def rowwise_loop(
     uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
 ) -> RowwiseLoop | SpeculativeLoop:
-    """The loop that samples each row with its own numbers (None: greedy); with ``drafting``, it uses drafts."""
+    """The loop that samples with the random numbers ``uniform`` (see ``RowwiseLoop``); ``drafting`` adds drafts."""
     if drafting is None:
         return RowwiseLoop(uniform, streamer)
     return SpeculativeLoop(drafting, uniform, streamer)

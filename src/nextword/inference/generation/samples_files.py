@@ -30,7 +30,7 @@ def sample_line(
     token_ids: Sequence[int],
     columns: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The line of a text in a samples file. ``columns`` come after the standard columns."""
+    """The line of a text in a samples file: the standard columns, then ``columns``."""
     shown = prompt.context[prompt.start :]
     read = prompt.text if prompt.source is None else prompt.source
     beside = {"source": prompt.source, "auxiliary": prompt.auxiliary}
@@ -83,8 +83,8 @@ class UnfinishedSamples:
         random: Random state after the last finished text; None if it is not stored.
 
     Raises:
-        ValueError: If the file belongs to another run (the message names the differences), or nextword did not write
-            it.
+        ValueError: If the unfinished file belongs to another run (the message names the differences), or nextword did
+            not write it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ class UnfinishedSamples:
         self._lines |= new
 
     def finish(self, **more: Any) -> None:
-        """Writes the final samples file, and adds the keys ``more`` to its first line."""
+        """Writes the final samples file, and deletes the unfinished one. Adds the keys ``more`` to the first line."""
         lines = [self._lines[number] for number in sorted(self._lines)]
         lines[:1] = [{**first, **more} for first in lines[:1]]
         write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
@@ -160,7 +160,7 @@ class PartialSamples(UnfinishedSamples):
             _expect_same(path, _first_run(path), self.run)
 
     def finish(self, **more: Any) -> None:
-        """Writes the final samples file, with the settings in its first line."""
+        """Writes the final samples file, with the settings of the run in its first line."""
         super().finish(**more, **{RUN: self.run})
 
 

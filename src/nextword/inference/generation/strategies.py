@@ -14,7 +14,9 @@ from nextword.settings.specs import read_term
 
 
 class Decoding(Settings):
-    """A decoding strategy. Its short form is a string; for sampling, the last argument is the temperature.
+    """A decoding strategy; without arguments, greedy search. The short form is a string such as "top-k:3,0.7".
+
+    The number after a comma, or after "sample:", is the temperature.
 
     >>> Decoding.model_validate("top-k:3").title, Decoding.model_validate("sample:0.7").title
     ('top-k 3', 'sample, temperature 0.7')

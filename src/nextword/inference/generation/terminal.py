@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def show_text(run: GenerationRun, screen: ColouredText) -> None:
-    """Shows the prompt and the text of a run with one row.
+    """Shows the prompt (of a decoder-only model) and the text of a run with one text.
 
-    Texts of greedy search and sampling are shown token by token. Texts of beam search, of an assistant model or of
-    drafts are shown when they are finished; one more pass then computes the components of their tokens.
+    In greedy search and sampling, the text is shown token by token. With beam search, an assistant model or drafts, it
+    is shown when it is finished; for the colours, one more forward pass then computes the component of each token.
     """
     (one,), model = run.passes, run.opened.model
     if not run.opened.has_encoder:
@@ -89,9 +89,10 @@ def strongest(shares: Sequence[float]) -> int:
 
 
 class TextPieces:
-    """Finds the text that each further token adds. A character of several tokens is added with its last token.
+    """Decodes tokens one by one. A character that consists of several tokens is added with the last of them.
 
-    ``before`` has the preceding tokens, because some tokenizers decode the first token of a text without its space.
+    ``before`` has the tokens before the first one, because some tokenizers decode a text's first token without its
+    space.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:
@@ -105,7 +106,7 @@ class TextPieces:
         return self._rest(False)
 
     def end(self) -> str:
-        """The rest of an incomplete character."""
+        """The text of the last tokens, if they do not form a complete character; call it after the last token."""
         return self._rest(True)
 
     def _rest(self, is_last: bool) -> str:
@@ -124,7 +125,8 @@ class TextPieces:
 class SourceStreamer(BaseStreamer):
     """A streamer for ``generate`` that shows each token of one row.
 
-    End tokens are not shown. ``source`` is a function that returns the component of the latest token.
+    ``show`` receives the text and the component of each token. The tokens ``ends`` are not shown. ``source`` returns
+    the component that predicted a token; without it the component is None. ``before`` has the tokens of the prompt.
     """
 
     def __init__(
@@ -146,18 +148,18 @@ class SourceStreamer(BaseStreamer):
                 self._show(self._pieces.add(token), self._latest)
 
     def end(self) -> None:
-        """Shows the rest of the text."""
+        """Shows the text of an incomplete last character."""
         self._show(self._pieces.end(), self._latest)
 
 
 class LatestDistribution:
     """The latest distribution of a head, captured by a hook during generation.
 
-    To find the component that predicted a token, the product with the output embedding is needed, which takes a large
-    part of a step. So the hook computes this product once, for ``generate`` and for the component.
+    The component that predicted a token is known only from the product of the hidden state and the output embedding,
+    which takes a large part of a step. So the hook computes this product once, for ``generate`` and for ``source``.
 
     Attributes:
-        names: Names of the components, after the first call of ``source``.
+        names: Names of the components; empty before the first call of ``source``.
     """
 
     def __init__(self, head: Any) -> None:

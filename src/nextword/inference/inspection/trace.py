@@ -19,8 +19,8 @@ _HEIGHT = 720
 class Trace(TraceRecord):
     """The predictions of a model for every token of a text; made by ``nextword.trace``.
 
-    Each column has one entry for each predicted token: ``trace.tokens.log_prob[i]`` is about the token
-    ``trace.texts["text"].ids[trace.first + i]``. A notebook shows a trace as a page.
+    Each list in ``trace.tokens`` has one entry per predicted token: ``trace.tokens.log_prob[i]`` is about the token
+    ``trace.texts["text"].ids[trace.first + i]``. A notebook shows a trace as an HTML page.
     """
 
     def __repr__(self) -> str:
@@ -69,8 +69,8 @@ class Trace(TraceRecord):
     def to_pandas(self) -> pd.DataFrame:
         """The trace as a table with one row per predicted token.
 
-        Columns: ``index`` (position in the text), ``id``, ``token`` (as in the vocabulary), ``piece`` (the text that
-        the token adds), ``log_prob``, ``rank``, ``entropy`` and ``candidates`` (pairs of a token and its
+        Columns: ``index`` (position from 0, prompt included), ``id``, ``token`` (as in the vocabulary), ``piece`` (the
+        text that the token adds), ``log_prob``, ``rank``, ``entropy`` and ``candidates`` (pairs of a token and its
         log-probability). Each component has a column ``share COMPONENT``. If the component points at positions, it also
         has a column ``positions COMPONENT`` (pairs of a position and its share).
         """

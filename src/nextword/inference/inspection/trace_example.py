@@ -58,10 +58,10 @@ def trace(
     positions: int = 8,
     **generation: Any,
 ) -> Trace:
-    """What a model predicts for every token of a text: probability, alternatives, and the parts of the probability.
+    """What a model predicts for every token of a text: its probability, the shares of components, and alternatives.
 
-    A text longer than the model's window is read in windows that overlap by half; ``Trace.window`` is their size in
-    tokens.
+    A text with more tokens than the model has positions is read in windows that overlap by half. ``Trace.window`` is
+    the size of these windows in tokens.
 
     Args:
         model: A model of nextword or transformers, or its folder or hub name. A transformers model is used with the
@@ -71,9 +71,10 @@ def trace(
         prompt: Text before ``text``. The model reads it, but its tokens are not in the trace.
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model.
-        candidates: Number of most probable tokens listed at each position.
-        positions: For each head component that points at positions: number of positions of the text or source to list.
-        **generation: Arguments of ``generate``, if ``text`` is None.
+        candidates: Number of most probable tokens listed for each predicted token.
+        positions: Maximum number of positions listed for each predicted token and each component of the head that
+            points at positions.
+        **generation: Arguments of ``generate``, only if ``text`` is None.
 
     Returns:
         The trace, with ``to_pandas()``, ``to_json(path)`` and ``to_html(path)``; a notebook displays it as a page.
@@ -127,8 +128,8 @@ def traced(
 ) -> Trace:
     """The trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
-    ``drafts`` are the drafts that were made while the model generated the target. The model must be in evaluation mode.
-    Errors are those of ``trace``.
+    ``inputs`` are further model inputs, from ``auxiliary_inputs``. ``drafts`` were made while the model generated the
+    target. The model must be in evaluation mode. Other arguments and errors are those of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -273,8 +274,9 @@ AROUND = 24
 def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
     """Excerpts of the datastores around retrieved tokens, and ``facts`` with positions in these excerpts instead.
 
-    Adjacent excerpts are joined. Each excerpt begins with a placeholder token, whose text names the document and its
-    first token and, if there are several, the datastore. If no tokens were retrieved, the excerpts are None.
+    Overlapping excerpts are joined. Each excerpt begins with a placeholder token, whose text names the document, the
+    number of the excerpt's first token in this document and, if there are several datastores, the component. If no
+    tokens were retrieved, the excerpts are None.
     """
     stored = {name: of for name, of in facts.positions.items() if of.documents is not None}
     read, start = opened.model.next_word_head.stored_texts(), start_id(opened.tokenizer)

@@ -1,4 +1,4 @@
-"""Breakdowns of scores by groups of tokens, such as new and repeated ones. In each, a token is in one group."""
+"""Breakdowns of scores by groups of tokens, such as new and repeated tokens. Each token is in one group of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL = "special tokens"
 
 
 class Breakdown(ABC):
-    """Assigns tokens to groups by the text only, without a model. ``key`` names it in records, such as "frequency"."""
+    """Assigns tokens to groups by the text only, not by scores. ``key`` is its name in records, such as "frequency"."""
 
     key: str
     title: str
@@ -41,7 +41,7 @@ class Breakdown(ABC):
 
 
 class CopiedSpans(Breakdown):
-    """Whether a token is part of an n-gram that occurred earlier in the model's input."""
+    """Whether a token is part of an n-gram, with ``n`` tokens, that the model has already read."""
 
     key = "copied"
     title = "Copied spans"
@@ -104,7 +104,7 @@ def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray
 
 
 class NewAndRepeated(Breakdown):
-    """Whether the same token occurred earlier in the model's input."""
+    """Whether the model has already read the same token."""
 
     key = "repetition"
     title = "New and repeated tokens"
@@ -133,7 +133,7 @@ class NewAndRepeated(Breakdown):
 
 
 class FrequencyBands(Breakdown):
-    """Frequency groups as in F2-Softmax (Choi et al., 2020, figure 2), by token counts that come from ``source``."""
+    """Frequency groups as in F2-Softmax (Choi et al., 2020, figure 2). ``source`` names the texts of the ``counts``."""
 
     key = "frequency"
     title = "Frequent and rare tokens"
@@ -149,7 +149,7 @@ class FrequencyBands(Breakdown):
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token. Ids beyond the counts have the count 0."""
+        """The group of each token. A token whose id is beyond the end of ``counts`` has the count 0."""
         known = np.append(self._groups, np.int8(len(NAMES)))
         found: Int[np.ndarray, "T"] = known[np.minimum(text.target, len(self._groups))]
         return found

@@ -65,9 +65,9 @@ def calibrate(  # noqa: PLR0913  (its options)
 
     For ``cache`` it chooses the temperature and weight, or joint normalisation of softmax and cache. For ``knn`` it
     chooses the temperature, and with ``mix=fixed`` also the weight. For ``ngram`` it chooses the shares of probability
-    that matches in the index get. If the 95 % interval of the gain includes 0, the weight is set to 0, so that the
-    model predicts as without the head. With ``mix=joint`` there is no weight: the best temperature is set, and
-    ``helps`` is False.
+    that matches in the index get. If the 95 % interval of the gain is not wholly above 0, ``helps`` is False and the
+    weight is set to 0, so that the model predicts as without the head. A head with ``mix=joint`` has no weight; it then
+    gets the best temperature.
 
     Args:
         model: A model with one of these heads, or its folder. The head's current settings do not matter.
@@ -75,11 +75,11 @@ def calibrate(  # noqa: PLR0913  (its options)
             decoder-only model in memory also rows of token ids, without a tokenizer: the model reads each row in one
             pass, and all tokens but the first are scored.
         tokenizer: Tokenizer of the model; None for a folder, which has its own, and for token ids.
-        window: Number of tokens that the model sees at once. None: the model's number of positions, at most 4,096. Not
-            for token ids.
+        window: Number of tokens that the model sees at once. None: the model's number of positions, at most 4,096, or
+            1,024 if the model has no limit. Not for token ids.
         stride: Number of new tokens that each window after the first scores. None: half the window. Not for token ids.
         batch_size: Windows, or rows of token ids, per forward pass.
-        limit: Maximum number of tokens to read, from the beginning of the texts; None: all. Not for token ids.
+        limit: Approximate number of tokens to read from the beginning of the texts; None: all. Not for token ids.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
         apply: Whether to set the chosen settings on a model in memory, as ``configure_head`` does.
         progress: Function that receives the finished share, from 0 to 1.
@@ -90,8 +90,8 @@ def calibrate(  # noqa: PLR0913  (its options)
         too large by about 1 / tokens nats, because the settings are chosen and measured on the same tokens.
 
     Raises:
-        ValueError: If the head has no settings to choose, there is no text, the model does not support a text, or the
-            head's n-gram index contains a text.
+        ValueError: If the head has no settings that can be chosen without training, there is no text, the model does
+            not support a text, or the head's n-gram index contains a text.
 
     Examples:
         >>> import nextword as nw
@@ -145,16 +145,16 @@ def calibrate_on_texts(
     progress: Progress | None = None,
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """``calibrate`` for an opened model, with the windows of ``nextword score``.
+    """``calibrate`` for an opened model. The texts may be in the head's n-gram index.
 
-    ``data`` names the source of the texts.
+    ``data`` has the names of the texts for the results.
     """
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError if a text is in the head's n-gram index, because stored texts give matches too large shares."""
+    """Raises ValueError if a text is in the head's n-gram index, because matches would then get too large shares."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -166,7 +166,7 @@ def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings
 def asking(
     opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
 ) -> Callable[[], None]:
-    """A function that, when called, computes the log-probability of each token of the texts once."""
+    """Makes a function ``ask`` for ``chosen`` or ``read``: it computes the log-probability of each token once."""
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
@@ -197,7 +197,7 @@ class HeldRows:
     data: list[str]
 
     def first(self, tokens: int) -> HeldRows:
-        """The first rows, with at most ``tokens`` targets."""
+        """The first rows, with at most ``tokens`` targets; in the last row, later tokens are not targets."""
         labels: list[list[int]] = []
         for row in self.labels:
             if tokens <= 0:
@@ -237,10 +237,10 @@ def chosen(
     name: str = "model",
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """Calls ``ask``, which computes log-probabilities of held-out tokens, and chooses the head's settings from them.
+    """Chooses the head's settings from held-out tokens, whose log-probabilities ``ask`` computes with ``model``.
 
     Raises:
-        ValueError: If the head has no settings to choose, or no token was scored.
+        ValueError: If the head has no settings to choose, no token was scored, or all tokens have probability 0.
     """
     began, reading = time.perf_counter(), read(model, ask, name)
     best = reading.calibration.optimum()
@@ -279,9 +279,10 @@ def chosen(
 
 
 def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -> OnePass:
-    """Calls ``ask`` once, and passes every token that it scores to the head's calibration.
+    """Calls ``ask`` once, and passes every token that ``ask`` scores to the head's calibration.
 
-    ``ask`` can be any function that scores held-out tokens with the model. Afterwards the model has its own head again.
+    ``ask`` can be any function that scores held-out tokens with the model by ``log_prob``. Meanwhile the head predicts
+    as without its contribution.
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))
@@ -311,7 +312,7 @@ def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
 
 
 def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
-    """The settings that ``chosen`` chooses; empty if the head has no settings to choose."""
+    """Gives the model the settings of ``chosen``, and returns them; empty if the head has no settings to choose."""
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 
 
@@ -325,7 +326,7 @@ LONGEST_BLOCK = 256
 
 
 class OnePass:
-    """One pass of a head: it passes each scored token to ``calibration`` and records the order of the tokens."""
+    """One pass over held-out tokens: passes each scored token to ``calibration``, and records the tokens' sequences."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
@@ -342,7 +343,7 @@ class OnePass:
     def blocks(self) -> tuple[Int[np.ndarray, "N"], int]:
         """The block of each token, and the maximum number of tokens per block.
 
-        A block consists of neighbouring tokens of one sequence.
+        A block consists of neighbouring tokens of one sequence, which is a row of one forward pass.
         """
         sequence = np.concatenate([np.zeros(0, dtype=np.int64), *self._sequences])
         size = min(LONGEST_BLOCK, max(1, len(sequence) // FEWEST_BLOCKS))

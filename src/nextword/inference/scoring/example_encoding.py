@@ -24,6 +24,7 @@ class Example:
         prompt: Text before ``text`` in the decoder. Its tokens are not predicted.
         source: Source of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model, such as a summary.
+        id: Name of the text in results and error messages.
 
     Raises:
         ValueError: If a text has half a character (an unpaired surrogate).
@@ -73,7 +74,7 @@ class TokenizedExample(Example):
 
 @dataclass(frozen=True, eq=False)
 class ExampleTokens:
-    """An example as arrays of token ids, with the attributes of ``EncodedExample``."""
+    """The tokens of an example as arrays; the attributes are explained in ``EncodedExample``."""
 
     context: Tokens
     target: Tokens
@@ -185,7 +186,7 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
-    """A function that makes further model inputs for encoded examples: with a conditioner, the auxiliary texts."""
+    """A function that makes model inputs from the auxiliary texts of examples; none if there is no conditioner."""
 
     def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
         if opened.auxiliary_tokenizer is None:

@@ -1,4 +1,4 @@
-"""Log-probabilities of given tokens. All other modules call this one to compute them.
+"""Log-probabilities of given tokens. All other modules compute log-probabilities with this one.
 
     texts -> spans: a target after its context, or the tokens in each window of a text
     spans -> batches -> the distribution before every target token -> an answer for each span
@@ -72,7 +72,7 @@ def target_log_probs(
 ) -> list[Float[Tensor, "T"]]:
     """Log-probability of each target token given the context and the earlier target tokens, in float64 on the CPU.
 
-    The model runs in evaluation mode, with ``batch_size`` pairs per pass.
+    The model must be in evaluation mode. A forward pass has ``batch_size`` pairs.
     """
     return list(_answers(_reader(model, inputs), pairs, batch_size, span_log_probs, progress))
 
@@ -88,9 +88,9 @@ def text_answers(
 ) -> Iterator[list[Answer]]:
     """Yields the answers for each text, in order, with one answer per window that has targets.
 
-    The model runs in evaluation mode without gradient, with ``batch_size`` windows per pass. One pass may have windows
-    of several texts. If the head looks back further than a window, texts are processed one by one, each with its own
-    head cache. A text has a ``context``, a ``target``, and for further ``inputs`` an ``example``.
+    The model must be in evaluation mode, without gradient. A forward pass has ``batch_size`` windows, also of several
+    texts. If the head looks back further than a window, texts are processed one by one, each with its own head cache.
+    A text has the attributes ``context`` and ``target``, and for further ``inputs`` also ``example``.
     """
     if not texts:
         return
@@ -175,7 +175,7 @@ def why_nan(model: NextWordModel) -> str:
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """Sums over all ``pairs``. ``nats`` has each target's total; each target is one block of the bootstrap interval."""
+    """Sums ``nats``, the negative log-likelihood of each target, over ``pairs``; each is a block of the bootstrap."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)
@@ -232,7 +232,7 @@ def _after_sources(
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
-    """The distribution after each row, or (``everywhere``) at all positions but padding, and a mask of them."""
+    """The distribution after each row's last token (``everywhere``: after each token), and a mask of these tokens."""
     ids, mask = padded(rows, pad)  # padded on the right; padding has no effect, because it is masked
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device
@@ -240,5 +240,5 @@ def ask(
 
 
 def last_positions(mask: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
-    """True at the last token of each row that is not padding."""
+    """True at the last token of each row. ``mask`` is 0 at padding, which is on the right."""
     return torch.arange(mask.shape[1])[None, :] == mask.sum(dim=1, keepdim=True) - 1

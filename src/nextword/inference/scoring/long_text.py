@@ -65,7 +65,7 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
 
 
 def windows_from_start(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """``windows_after``, preceded by windows for the beginning of a prompt longer than a window.
+    """``windows_after``. If the prompt is longer than a window, windows over its beginning come first.
 
     >>> [(w.begin, list(w.targets)) for w in windows_from_start(6, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (1, [5]), (3, [6, 7])]
@@ -79,9 +79,9 @@ class ScoringWindow:
     """Size of the windows with which texts are scored.
 
     Attributes:
-        window: Number of tokens; None: each target is scored as a whole, after its context.
-        stride: Number of new tokens that each window after the first scores.
-        long: Number of tokens that the head looks back, across windows. None: it sees only the current window.
+        window: Number of tokens per window; None: each target is scored as a whole, after its context.
+        stride: Number of new tokens that each window after the first scores; None only if ``window`` is None.
+        long: Number of tokens that the head looks back, across windows. None: the head sees only the current window.
     """
 
     window: int | None = None
@@ -89,7 +89,7 @@ class ScoringWindow:
     long: int | None = None
 
     def windows(self, context: int, length: int) -> list[Window]:
-        """The windows of a text with ``length`` tokens, including ``context``. Empty if it is read as a whole."""
+        """The windows over ``length`` tokens, of which the first ``context`` are not scored; [] without ``window``."""
         if self.window is None or self.stride is None:
             return []
         # a head that looks back further than a window must also read the context
@@ -113,8 +113,8 @@ class WindowSpan(TargetSpan):
     """The part of a text in one window. The target is empty if the window has only context.
 
     Attributes:
-        begin: Index of the first position that the window or the head cache has, from the beginning of context and
-            text. Positions in answers are counted from this index.
+        begin: Index, in context and text together, of the first token of the window, or of the head cache if there is
+            one. Positions in answers are counted from this index.
         example: The whole example, for further inputs of the model.
     """
 
@@ -125,7 +125,7 @@ class WindowSpan(TargetSpan):
 def window_spans(
     ids: Int[np.ndarray, "M"], windows: Sequence[Window], first: int, example: Any = None
 ) -> Iterator[WindowSpan]:
-    """The spans of a text's windows. Tokens from ``first`` on are targets."""
+    """The spans of the windows of a text with the token ids ``ids``. Only tokens from ``first`` on are targets."""
     for window in windows:
         end = window.begin + window.size + 1
         cut = min(max(window.targets.start, first), end)
@@ -136,7 +136,7 @@ def window_spans(
 
 
 def looks_beyond_windows(model: NextWordModel) -> bool:
-    """Whether a model's head looks back across windows. It then needs the windows in order."""
+    """Whether a model's head looks back across windows, so that it must read the windows in order."""
     return model.next_word_head.looks_back is not None
 
 
@@ -179,7 +179,7 @@ def remember(
 ) -> DynamicCache:
     """Reads a text in windows, and returns an empty KV cache to which the head's cache of this text is attached.
 
-    Generation with this cache continues the text, even if the text is longer than the model's positions::
+    Generation with this KV cache continues the text, even if the text has more tokens than the model has positions::
 
         model = nw.attach(backbone, "cache:long=12288")
         cache = remember(model, book[:-200])

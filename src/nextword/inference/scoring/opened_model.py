@@ -38,6 +38,7 @@ class OpenedModel:
     Attributes:
         name: Name of the model in tables.
         model: Model with a head. A plain transformers model gets the head ``softmax``, which changes nothing.
+        tokenizer: Tokenizer of the model's texts.
         auxiliary_tokenizer: Tokenizer of auxiliary texts; None if the model has no conditioner.
     """
 
@@ -96,7 +97,7 @@ class OpenedModel:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Facts for records: specs of head, objective and conditioner, backbone class, numbers of parameters."""
+        """Facts for records: the specs of head, objective and conditioner, backbone class, number of parameters."""
         model, conditioner = self.model, self.model.conditioner
         return {
             "head": head_spec(model.next_word_head.config),
@@ -108,12 +109,12 @@ class OpenedModel:
 
     @property
     def longest(self) -> int | None:
-        """Maximum number of tokens of the decoder, without prefix positions; None if unlimited."""
+        """Maximum number of tokens of the decoder, without the conditioner's positions; None: no configured limit."""
         return longest_of(self.model)
 
 
 def expect_tokenizer(tokenizer: object) -> None:
-    """Raises ValueError if ``tokenizer`` is a text, which was probably meant as the argument after it."""
+    """Raises ValueError if ``tokenizer`` is a string or path, which was probably meant as the argument after it."""
     if isinstance(tokenizer, str | Path):
         raise ValueError(
             f"tokenizer: must be a tokenizer, not a text ({str(tokenizer)[:40]!r} given); give a text by name, "
@@ -143,7 +144,7 @@ def open_model(
         device: Torch device; ``auto``: an accelerator if there is one.
         dtype: Precision of the weights; ``auto``: as saved.
         name: Name of the model in tables; None: the folder's name.
-        head: Settings of the head to change. A setting that this head does not have, but another one has, is ignored.
+        head: Settings of the head to change. A setting that only other heads have is ignored.
         states: Folder of the backbone's stored states, which replace the backbone. Only texts of the store can then be
             scored. None: load the backbone.
 
@@ -234,7 +235,7 @@ def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> I
 
 
 def progress_within(progress: Progress | None, begin: float, end: float) -> Progress:
-    """A progress function for a part that lasts from ``begin`` to ``end`` of the whole, whose ``progress`` it calls.
+    """A progress function for a part of some work. It calls ``progress`` with shares from ``begin`` to ``end``.
 
     >>> shares = []
     >>> progress_within(shares.append, 0.5, 1.0)(0.5)

@@ -114,8 +114,8 @@ def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes can
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
     """Ids of a text, and the number of UTF-8 bytes of each token. The numbers sum to the bytes of the text.
 
-    Some tokenizers drop characters, for instance line ends. The bytes of these characters belong to the next token, or
-    at the end to the last token, because bits per byte refer to the original text.
+    The text is encoded line by line. Some tokenizers drop characters, for instance line ends. The bytes of these
+    characters belong to the next token, or at the end to the last token, because bits per byte refer to the whole text.
 
     Raises:
         ValueError: If the tokenizer has no offsets, or the text has no tokens.
@@ -136,7 +136,7 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
 
 
 def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """End of each token in UTF-8 bytes, given its end in characters. An end below 0 marks a special token.
+    """End of each token in UTF-8 bytes, given ``ends`` in characters. An end below 0 marks a special token.
 
     Dropped characters belong to the next token, or at the end to the last token. If several tokens form one character,
     all these tokens end where the character ends, so that the first token has all bytes of the character.

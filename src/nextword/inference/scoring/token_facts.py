@@ -44,9 +44,9 @@ class TopPositions:
     """For each token, the P positions that contribute most to its probability, strongest first.
 
     Attributes:
-        at: Positions in the text that ``positions_in`` names, or in documents of a datastore. -1 if there are fewer.
-        share: Share of the token's probability from each position. 0 if there are fewer.
-        documents: Document of each position in a datastore. None if positions are in a text that the model read.
+        at: Positions in the text that ``NextToken.positions_in`` names, or in documents. -1 beyond the last position.
+        share: Share of the token's probability from each position. 0 beyond the last position.
+        documents: Document of a datastore for each position. None if positions are in a text that the model read.
     """
 
     at: Int[np.ndarray, "N P"]
@@ -54,7 +54,7 @@ class TopPositions:
     documents: Int[np.ndarray, "N P"] | None = None
 
     def moved(self, by: int) -> TopPositions:
-        """Shifts the positions. Missing positions stay -1."""
+        """Adds ``by`` to the positions. Positions of -1 stay as they are."""
         return replace(self, at=np.where(self.at < 0, self.at, self.at + by))
 
 
@@ -68,7 +68,7 @@ class TokenFacts:
         entropy: Entropy of the whole distribution, in nats.
         shares: For each component of the head, its share of the token's probability. The shares of a token sum to 1, or
             are all 0 if the probability is 0.
-        candidates: The most probable tokens.
+        candidates: The most probable tokens, each with its log-probability and shares.
         positions: For each component that points at positions, the positions with the largest shares.
     """
 
@@ -90,7 +90,7 @@ class TokenFacts:
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
-    """Joins facts about consecutive parts of a text. All parts have equal numbers of candidates and positions."""
+    """Joins facts about consecutive parts of a text. All parts list the same number of candidates and positions."""
     found: TokenFacts = _each(np.concatenate, *parts)
     return found
 
@@ -138,10 +138,10 @@ def _each(make: Callable[[Sequence[Any]], Any], *parts: Any) -> Any:
 def token_facts(
     distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, positions: int = 0
 ) -> TokenFacts:
-    """Facts about one token at each position of a distribution.
+    """Facts about the token ``ids[n]`` under row n of a distribution, for every n.
 
-    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the vocabulary
-    is computed once. ``candidates`` is the number of most probable tokens to list, ``positions`` the number of
+    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the output
+    embedding is computed once. ``candidates`` and ``positions`` are the numbers of most probable tokens and of
     positions to list.
 
     Raises:

@@ -74,7 +74,7 @@ class ProbeTemplate(Settings):
         return self
 
     def probes(self) -> list[WordProbe]:
-        """The probes for every rotation of every list. So every word is equally often in the last slot."""
+        """One probe for each rotation of each list, so that each word of a list is in the last slot once."""
         rotations = [tuple(words[n:] + words[:n]) for words in self.words for n in range(len(words))]
         return [WordProbe(self.name, self.text.format(*words), words, self.copied) for words in rotations]
 
@@ -100,7 +100,7 @@ class ProbeAnswer:
 
     @property
     def spread(self) -> float | None:
-        """Entropy of the listed words' shares, divided by that of equal shares. ``None`` if all have probability 0."""
+        """Entropy of the words' shares of ``mass``, divided by that of equal shares. ``None`` if ``mass`` is 0."""
         if not self.mass:
             return None
         shares = [one / self.mass for one in self.probabilities if one]
@@ -111,8 +111,8 @@ def read_probes(path: str | Path | None = None) -> list[WordProbe]:
     """Reads probes from a TOML file in the format of ``src/nextword/inference/scoring/paper_probes.toml``.
 
     Args:
-        path: The file. ``None``: the probes of two papers: five choices and four sports (Softmax-CPR's poster), a king
-            and a woman (HistAlign, figure 1).
+        path: The file. ``None``: the probes of two papers, about five objects and four sports (Softmax-CPR's poster),
+            and about a king and a woman (HistAlign, figure 1).
 
     Raises:
         ValueError: If the file cannot be read or is not a file of probes.
@@ -138,10 +138,10 @@ def answers(
     """The probabilities of each probe's listed words.
 
     The model must be decoder-only, with or without a nextword head. Give a tokenizer unless ``model`` includes one.
-    ``mode`` is one of the ``modes`` of the model's head.
+    ``mode`` is one of the ``modes`` of the model's head. A forward pass has ``batch_size`` probes.
 
     Raises:
-        ValueError: If two words of a probe begin with the same token, or the model reads a source.
+        ValueError: If two words of a probe begin with the same token, or the model is an encoder-decoder model.
     """
     opened = OpenedModel.of(model, tokenizer)
     if opened.has_encoder:

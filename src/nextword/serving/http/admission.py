@@ -1,4 +1,4 @@
-"""Checks around all requests: API key, size, queue, time limit, disconnected clients, and metrics."""
+"""Checks of every request (API key, size, queue, time limit, disconnected client), and metrics of all requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Admission:
         self._active = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Rejects a request, or passes it to the inner application."""
+        """Rejects a request, or passes it to the inner application ``app``."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -145,7 +145,7 @@ class _Reply:
 
 
 def error_body(text: str, kind: str) -> bytes:
-    """An error in OpenAI's form."""
+    """The body of an error response in OpenAI's format: message ``text``, type ``kind``."""
     return json.dumps({"error": {"message": text, "type": kind, "code": None}}, ensure_ascii=False).encode()
 
 

@@ -34,7 +34,7 @@ class NamedToken:
 
 @dataclass(frozen=True)
 class ShownToken:
-    """A token of an answer, its alternatives (most probable first), and the offset of its text in the answer."""
+    """A token of an answer, its alternatives (most probable first), and the character at which it begins there."""
 
     token: NamedToken
     alternatives: Sequence[NamedToken]
@@ -93,7 +93,7 @@ TEXT, CHAT = _TextForm(), _ChatForm()
 
 
 def json_number(value: float | None) -> float | None:
-    """A JSON number. It is null for the logarithm of probability 0, because JSON has no infinity."""
+    """The value for JSON: None (null) instead of minus infinity, the logarithm of 0, because JSON has no infinity."""
     return None if value is None or value == -float("inf") else value
 
 

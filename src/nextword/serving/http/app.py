@@ -28,14 +28,14 @@ from nextword.serving.http.single_texts import SingleTexts
 
 
 class InspectRequest(RequestPart):
-    """A request for the page that inspects an answer: the answer, and the prompt before it."""
+    """A request for the page that inspects an answer: the token ids of the answer, and the prompt before it."""
 
     prompt: str
     ids: TokenIds
 
 
 def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
-    """Builds the application. Its batches run from now until shutdown.
+    """Builds the application, and starts its batches, which run until shutdown.
 
     Raises:
         ValueError: If the model does not support batched requests, or its weights are NaN.
@@ -134,7 +134,7 @@ def _explain_errors(app: FastAPI) -> None:
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serves until the process gets a stop signal. Running requests then have ten seconds to finish.
 
-    ``say`` is called with the server's address as soon as the server listens.
+    ``say`` is called once with the server's address, before the server accepts requests.
 
     Raises:
         ValueError: If ``build_app`` raises it, or if the address is in use.

@@ -1,4 +1,4 @@
-"""One manager of continuous batching for all requests, each with its own sampling settings."""
+"""One manager of continuous batching for all requests. Each request has its own sampling settings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LONGEST = 4096
 
 
 class SharedBatches:
-    """A manager of continuous batching.
+    """A manager of transformers' continuous batching, which generates the answers to many requests together.
 
-    In transformers, all requests have the sampling settings of the manager. Here every request has its own.
+    In transformers, all requests have the sampling settings of the manager. Here every request has settings of its own.
     """
 
     def __init__(self, model: Any, settings: ServeSettings) -> None:
@@ -75,10 +75,10 @@ class SharedBatches:
         self._manager.stop(block=True, timeout=5)
 
     def room_behind(self, ids: Sequence[int], least: int = 1) -> int:
-        """Maximum number of tokens of an answer to a prompt.
+        """Maximum number of tokens of an answer to the prompt ``ids``.
 
         Raises:
-            ValueError: If fewer than ``least`` tokens fit, or the prompt has unknown tokens.
+            ValueError: If this number is below ``least``, or the prompt has unknown tokens.
         """
         left = self.longest - len(ids)
         if left < least:
@@ -91,7 +91,7 @@ class SharedBatches:
     def begin(
         self, ids: Sequence[int], how: Decoding, most: int, name: str, tell: Callable[[Any], None]
     ) -> Callable[[], None]:
-        """Starts generation of at most ``most`` tokens after the prompt ``ids``.
+        """Starts generation of at most ``most`` tokens after the prompt ``ids``, as the request with the id ``name``.
 
         ``tell`` is called in the running event loop with the output so far, whenever new tokens were generated.
 

@@ -45,10 +45,10 @@ NOTHING = Sent()
 
 
 class Completions:
-    """Answers requests.
+    """Answers requests for the model ``name``, whose answers are generated in ``batches``.
 
     ``singles`` generates answers to requests with drafts, and to sampled requests with a seed. Without ``singles``,
-    such requests are rejected. ``remember`` is called with the tokens of every finished prompt and answer.
+    such requests are rejected. ``remember`` is called with the tokens of prompt and answer when an answer is finished.
     """
 
     def __init__(
@@ -236,14 +236,14 @@ _BEFORE = 8
 
 
 class WrittenAnswer:
-    """The tokens and text of an answer so far. If the prompt is shown too, the answer begins with the prompt.
+    """The tokens and text of an answer so far. If ``echoes`` is true, the answer begins with the prompt.
 
     ``stops`` are strings that end the answer and are removed from it. ``index`` is the answer's index in the request.
 
     Attributes:
-        before: Tokens that are not shown: the prompt, or none if the prompt is shown.
-        ids: Tokens that are shown.
-        pieces: Text that each token adds. Empty while a character is incomplete.
+        before: Tokens that the client does not get: the prompt, or none if ``echoes`` is true.
+        ids: Tokens that the client gets, including those whose text was removed with a stop string.
+        pieces: Text that each of ``ids`` adds. Empty while a character is incomplete.
         finished: Reason why the answer ended. None while the answer grows.
         drafted: Numbers of accepted and rejected draft tokens. None without drafts, or before the answer's end.
     """
@@ -264,16 +264,16 @@ class WrittenAnswer:
 
     @property
     def text(self) -> str:
-        """The shown text."""
+        """The text of ``ids``."""
         return "".join(self.pieces)
 
     @property
     def written(self) -> int:
-        """Number of tokens after the prompt."""
+        """Number of generated tokens, without the prompt."""
         return len(self.ids) - self._echoed
 
     def read(self, tokens: Sequence[int], ends: Sequence[int], *, is_all: bool) -> None:
-        """Updates the answer with all tokens so far after the prompt. ``ends`` are end tokens."""
+        """Adds the new ones of all ``tokens`` generated so far, and ends the answer if this ``is_all``."""
         for token in tokens[self.written :]:
             self.add(token)
             if self.finished:
@@ -293,14 +293,14 @@ class WrittenAnswer:
             self._cut(min(found))
 
     def end(self, ends: Sequence[int]) -> None:
-        """Ends the answer, because the last token is an end token or the maximum length is reached."""
+        """Ends the answer, because its last token is in ``ends`` or it has the maximum length."""
         self.finished = "stop" if self.written and self.ids[-1] in ends else "length"
         if self.written:
             self.pieces[-1] += self._unfinished_character()
 
     @property
     def certain(self) -> int:
-        """Number of tokens that can no longer change. The tokens after them may be the beginning of a stop string."""
+        """Number of ``ids`` whose text is final. The text after them may be the beginning of a stop string."""
         if self.finished:
             return len(self.ids)
         held = max((_overlap(self._text, stop) for stop in self._stops), default=0)
@@ -343,7 +343,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TokenNames:
-    """Names tokens."""
+    """Finds the text and the bytes of tokens, by which a client knows them (see ``NamedToken``)."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -365,7 +365,10 @@ class TokenNames:
 def shown_tokens(
     names: TokenNames, ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, offset: int
 ) -> list[ShownToken]:
-    """The tokens ``ids`` with alternatives. ``facts`` are about all tokens, or all except the first of a text."""
+    """The tokens ``ids``, whose texts are ``pieces``, with alternatives. ``offset`` characters of the answer precede.
+
+    ``facts`` are about all of ``ids``, or all except the first token of a text, which is not predicted.
+    """
     best, shown = facts.candidates, []
     offsets = accumulate(map(len, pieces), initial=offset)
     for token, at, row in zip(ids, offsets, _rows(ids, facts), strict=False):
@@ -379,9 +382,9 @@ def shown_tokens(
 
 
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
-    """Attribution of each token. Positions count from the first token of the prompt.
+    """For each of ``ids``, whose texts are ``pieces``: shares of components, and positions (from the prompt's start).
 
-    ``facts`` are about all tokens, or all except the first of a text. ``first`` is the position of ``ids[0]``.
+    ``facts`` are as for ``shown_tokens``. ``first`` is the position of ``ids[0]``.
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):

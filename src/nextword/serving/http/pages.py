@@ -34,7 +34,7 @@ class InspectedPages:
         self._pages: OrderedDict[str, str] = OrderedDict()
 
     async def make(self, prompt: str, ids: list[int]) -> dict[str, Any]:
-        """Makes the page of an answer. Returns its path and the index of the first predicted token.
+        """Makes the page of the answer ``ids``. Returns the page's path and the index of the answer's first token.
 
         Raises:
             ValueError: If prompt or answer is empty or has unknown tokens.
@@ -74,8 +74,8 @@ POSITIONS = 5
 class AnswerFacts:
     """Computes facts about tokens while the model's batches continue.
 
-    One pass over prompt and answer is enough. The pass runs on a twin of the model, which has its own modules with the
-    same weights, so that hooks and caches of the two do not interfere. Passes run one after another.
+    Each call is one pass over prompt and answer. The pass runs on a ``twin`` of the model, so that hooks and caches of
+    the two models do not interfere. Passes run one after another, in a thread.
     """
 
     def __init__(self, opened: OpenedModel) -> None:
@@ -92,7 +92,7 @@ class AnswerFacts:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *given)
 
     async def remember(self, served: Any, ids: Sequence[int]) -> None:
-        """Adds a text to the datastores of the served model and of its twin. Both have the head ``knn``."""
+        """Adds a text to the in-memory datastore of the ``served`` model and its twin, which have the head ``knn``."""
         await self.call(self._remember, served, list(ids))
 
     def _remember(self, served: Any, ids: list[int]) -> None:
@@ -116,7 +116,7 @@ class AnswerFacts:
 
 
 def twin(model: Any) -> Any:
-    """A second model that shares the weights of a model, but not its hooks."""
+    """A second model with modules of its own, which share the weights and buffers of a model."""
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     managers = {id(vars(model)[name]): None for name in ("_cached_continuous_batching_manager",) if name in vars(model)}
     return copy.deepcopy(model, shared | managers)

@@ -54,7 +54,7 @@ def read_request(kind: type[R], body: bytes) -> R:
 
 
 class RequestPart(BaseModel):
-    """Base class of requests. null means that a field is not given, and unknown fields are errors."""
+    """Base class of requests. A field that is null counts as left out, and unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,17 +81,17 @@ class AnswerRequest(RequestPart):
     model: str | None = None
     """Name of the served model. It may be left out."""
     temperature: float | None = Field(default=None, ge=0, le=100)
-    """Temperature; 0: greedy. By default the value in the model's generation_config."""
+    """Temperature; 0: greedy. By default the model's generation_config decides, which may be greedy."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """Sample from the fewest tokens that together have this probability."""
+    """Sample from the fewest tokens that together have this probability; by default as in generation_config."""
     top_k: int | None = Field(default=None, ge=1)
-    """Sample from this many most probable tokens."""
+    """Sample from this many most probable tokens; by default from all."""
     stop: list[Annotated[str, Field(min_length=1)]] = Field(default=[], max_length=64)
     """One string or several that end the answer."""
     n: int = Field(default=1, ge=1, le=128)
     """Number of answers per prompt."""
     seed: int | None = None
-    """Random seed. The texts are the same as those of ``nextword generate`` with this seed."""
+    """Random seed. The texts are the same as those of ``nextword generate`` with this seed and the same decoding."""
     stream: bool = False
     """Whether tokens are sent as soon as they are generated."""
     stream_options: StreamOptions = StreamOptions()
@@ -147,7 +147,7 @@ class AnswerRequest(RequestPart):
         raise NotImplementedError
 
     def decoding(self, base: Any) -> Decoding:
-        """The decoding strategy, with defaults from the model's generation config ``base``."""
+        """The decoding strategy. The model's generation_config ``base`` has the defaults, except that of ``top_k``."""
         draws = bool(base.do_sample) if self.temperature is None else self.temperature >= _COLDEST
         if not draws:
             return Decoding()
@@ -260,7 +260,7 @@ class CompletionRequest(AnswerRequest):
     max_tokens: int = Field(default=256, ge=0)
     """Maximum number of tokens of the answer. 0 with ``echo``: return only the prompt."""
     logprobs: int | None = Field(default=None, ge=0, le=RIVALS)
-    """Number of alternatives per token, with log-probabilities."""
+    """Number of alternatives per token, with log-probabilities. By default no log-probabilities are returned."""
     echo: bool = False
     """Whether the answer begins with the prompt, with log-probabilities of its tokens."""
     best_of: int | None = None

@@ -52,8 +52,8 @@ class WrittenSoFar:
 class SingleTexts:
     """Generates texts one by one on a twin of the served model, while the batches continue.
 
-    The learned draft length is kept between requests. A server with ``--remember`` does not use this class, because the
-    datastore of the twin would differ from that of the model.
+    The learned draft length is kept between requests. A server with ``--remember`` does not use this class, because
+    this twin would not have the texts that the served model remembers.
     """
 
     def __init__(self, twin: Any) -> None:
@@ -71,16 +71,16 @@ class SingleTexts:
         key: int | None,
         tell: Callable[[WrittenSoFar], None],
     ) -> Callable[[], None]:
-        """Queues a request for at most ``most`` tokens.
+        """Queues a request for at most ``most`` tokens after the prompt ``ids``; ``how`` is the decoding strategy.
 
-        Tokens are sampled with ``key`` (see ``nextword.inference.generation.row_sampling``). Without it, torch's
-        generator is used. ``tell`` is called in the running event loop with the output, whenever it has grown.
+        Sampling uses the random numbers of ``key`` (see ``nextword.inference.generation.row_sampling``), or if it is
+        None those of torch. ``tell`` is called in the running event loop with the output, whenever it has grown.
 
         Returns:
             A function that cancels the request.
 
         Raises:
-            ValueError: If the head does not support this draft, or samples by itself.
+            ValueError: If the head does not support ``draft``, or ``key`` is given and the head itself samples classes.
         """
         drafting = None if draft is None else self._draftings.setdefault(draft, SpeculativeDecoding(draft))
         if drafting is not None:

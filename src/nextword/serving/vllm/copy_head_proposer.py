@@ -11,7 +11,7 @@ from nextword.model.speculative_decoding.drafter import CopyHeadDrafter, Decided
 
 
 class CopyHeadProposer:
-    """A drafter for vLLM, for the method ``custom_class`` of ``speculative_config``."""
+    """A drafter that vLLM uses if ``speculative_config`` has the method ``custom_class`` and names this class."""
 
     def __init__(self, vllm_config: Any) -> None:
         self._longest = int(vllm_config.speculative_config.num_speculative_tokens)
@@ -27,7 +27,7 @@ class CopyHeadProposer:
         self, sampled_token_ids: Sequence[Sequence[int]], num_tokens_no_spec: Any, token_ids_cpu: Any,
         slot_mappings: Any = None,
     ) -> list[list[int]]:  # fmt: skip
-        """Drafts tokens for each request.
+        """Drafts at most ``num_speculative_tokens`` tokens for each request; a draft may be empty.
 
         Args:
             sampled_token_ids: New tokens of each request. Empty while vLLM reads the request's prompt.

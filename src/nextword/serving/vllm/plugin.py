@@ -15,7 +15,7 @@ ARCHITECTURE = "NextWordForCausalLM"
 
 
 def register() -> None:
-    """Registers the model class with vLLM. It may be called again. ``import nextword`` registers the configuration."""
+    """Registers the model class with vLLM, if it is not registered. ``import nextword`` registers the configuration."""
     from vllm import ModelRegistry
     from vllm.model_executor.models.config import MODELS_CONFIG_MAP
 
@@ -58,7 +58,7 @@ def backbone_architecture(config: Any) -> str:
 
 
 def expect_servable(config: Any, vllm_config: Any) -> None:
-    """Raises ValueError if the model's outputs in vLLM would differ from those of ``generate``."""
+    """Raises ValueError if vLLM cannot serve the model with the settings ``vllm_config``; the message says why."""
     backbone_architecture(config)
     if config.conditioner is not None:
         raise ValueError("a conditioned model: vLLM does not support auxiliary texts; use generate")
@@ -80,7 +80,7 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
 
 
 def expect_head_fits(head: Head, vllm_config: Any) -> None:
-    """Raises ValueError if a head does not support vLLM's settings. Warns if decoding differs from ``generate``."""
+    """Raises ValueError if a head does not support vLLM's settings. Warns if sampling differs from ``generate``."""
     spec = head_spec(head.config)
     if head.draw(head.config, sample=True) is not None:
         logger.warning(

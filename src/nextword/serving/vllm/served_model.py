@@ -23,7 +23,7 @@ _BACKBONE, _HEAD = "backbone", "next_word_head"
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """The distributions from which the tokens of a pass were chosen, with the request of each row."""
+    """The distributions from which the tokens of a pass were chosen, with the index of each row's request."""
 
     distribution: NextToken
     requests: list[int]
@@ -161,12 +161,12 @@ def _side_by_side(count: int, device: torch.device) -> SlotMapping:
 
 
 class LowerLayers:
-    """Captures the inputs of a backbone's last layers in each pass, for heads that read several layers.
+    """Captures the inputs of a backbone's last ``count`` layers in each pass, for heads that read several layers.
 
-    Backbones that support vLLM's draft models return these states. For others hooks are used, and ``enforce_eager``.
+    Backbones that support EAGLE-3 drafts return these states. For other backbones hooks capture them, in eager mode.
 
     Raises:
-        ValueError: If the backbone supports neither.
+        ValueError: If the backbone does not return these states and ``eager`` is false.
     """
 
     def __init__(self, backbone: Any, count: int, eager: bool) -> None:
@@ -222,26 +222,26 @@ _DIGITS, _BASE = 3, 256
 
 
 def with_row_numbers(states: Float[Tensor, "N D"]) -> Float[Tensor, "N D+3"]:
-    """States with their row number appended."""
+    """States with the number of each row appended, in columns that ``split_row_numbers`` reads."""
     rows = torch.arange(len(states), device=states.device)
     digits = torch.stack([(rows // _BASE**place) % _BASE for place in range(_DIGITS)], dim=1)
     return torch.cat([states, digits.to(states.dtype)], dim=1)
 
 
 def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M D"], Int[Tensor, "M"]]:
-    """Splits states and their row numbers."""
+    """The states and the row numbers that ``with_row_numbers`` put together."""
     states, digits = carried[:, :-_DIGITS], carried[:, -_DIGITS:].long()
     powers = torch.tensor([_BASE**place for place in range(_DIGITS)], device=digits.device)
     return states, (digits * powers).sum(1)
 
 
 class KVCacheLayer:
-    """The attention layer at whose KV cache slots the head's cache is stored. The layer must keep whole texts.
+    """The attention layer whose KV cache decides in which slot the head's cache stores each token.
 
-    Create it after the backbone was built with these settings.
+    The layer keeps whole texts. Create this object after the backbone was built with the settings ``vllm_config``.
 
     Raises:
-        ValueError: If all layers use sliding windows, or the backbone has layers other than attention.
+        ValueError: If the backbone has no attention layer without a sliding window.
     """
 
     def __init__(self, vllm_config: Any) -> None:
@@ -257,7 +257,7 @@ class KVCacheLayer:
 
     @property
     def slots(self) -> int:
-        """Number of positions of the KV cache."""
+        """Number of slots of the KV cache."""
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
     def current(self) -> SlotMapping | None:

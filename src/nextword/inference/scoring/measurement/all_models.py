@@ -89,21 +89,21 @@ def score(  # noqa: PLR0913  (its options)
         stride: Number of new tokens that each window after the first scores; None: half of the window.
         batch_size: Windows per forward pass.
         limit: Approximate number of tokens to score from the beginning of the texts, in tokens of the first model. All
-            models score the same text. None: all.
-        counts: File of ``nextword count`` with token counts; None: tokens are counted in the scored texts.
+            models score the same texts. None: all tokens.
+        counts: File of ``nextword count`` for the groups of frequent and rare tokens; None: counts of the scored texts.
         span: Smallest length in tokens of a copied span, which is a sequence that the model has read before.
         positions: Number of positions listed per token in the file ``tokens``, strongest first, for heads that point at
             positions.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
         tokens: File for the scores of every token, one JSON object per line; None: not written.
-        out: Folder for score.json; None: not written. Every half minute ``score`` also saves its sums there. If its
-            process is killed, the same call resumes with the same result, unless ``tokens`` is given.
+        out: Folder for score.json; None: not written. Unless ``tokens`` is given, sums are saved there every half
+            minute. If the process is killed, the same call then resumes, with the same result.
         processes: Number of processes, each with its own copy of the model and one thread; None: only this process.
         progress: Function that receives a model's name and the finished share of the texts, from 0 to 1.
 
     Returns:
         The scores of each model with 95 % intervals, overall and by group of tokens, and the differences between
-        models with paired tests. ``print`` shows a table. With one model, ``nll`` and ``perplexity`` are its values.
+        models with paired tests. ``print`` shows a table. For one model, the results have ``nll`` and ``perplexity``.
 
     Raises:
         ValueError: If there is no text, a model does not support a text, a setting is invalid, weights are NaN,
@@ -194,8 +194,8 @@ def score_models(
 ) -> ScoreResults:
     """``score`` for models that are opened one by one, so that only one of them is in memory.
 
-    Each function in ``models`` opens one model. It must be picklable if ``processes`` are given. ``command`` is the
-    command line that reproduces the results. The other arguments are those of ``score``.
+    Each function in ``models`` opens one model, and must be picklable if ``processes`` is given. ``given`` has the
+    texts. ``command`` is the command line that reproduces the results. Other arguments are those of ``score``.
     """
     began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
     folder = None if out is None else Path(out)
@@ -299,7 +299,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and the reason for each value that is not finite."""
+    """Perplexity, nats per token and bits per byte with intervals, and for each that is not finite, the reason."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:
@@ -320,7 +320,7 @@ def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
 
 
 def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
-    """The groups with tokens, for every breakdown."""
+    """The scores of all groups that have tokens, by the key of their breakdown."""
     whole = math.fsum(sums.nats)
     statistics = {(key, name): one for key in sums.groups for name, one in sums.of_groups(key).items()}
     finite = {place: one for place, one in statistics.items() if np.isfinite(one.parts).all()}
@@ -357,10 +357,10 @@ def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
 
 
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
-    """Differences between every two models, later minus earlier value: first over all tokens, then by group.
+    """Differences between every two models, later minus earlier in ``sums``: first over all tokens, then by group.
 
     Models with the same tokens are compared by nats per token, also by group if the groups are the same in both models.
-    Models with different tokens are compared by bits per byte. Groups with a token of probability 0 are not compared.
+    Models with different tokens are compared by bits per byte. Infinite values (probability 0) are not compared.
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]

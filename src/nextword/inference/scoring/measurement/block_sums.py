@@ -1,6 +1,6 @@
 """Sums of a model's scores for each bootstrap unit (such as a text) and each group of tokens.
 
-The sums of several chunks can be added, so the scores of single tokens need not be kept.
+The sums of consecutive chunks of texts can be added, so the scores of single tokens need not be kept.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ TOKENS = "tokens"
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """Sums over the tokens of U consecutive units.
+    """Sums over the tokens of U consecutive units (see ``Units``).
 
     Attributes:
-        first: Number of the first unit.
-        nats: Negative log-likelihood of each unit.
-        text_bytes: UTF-8 bytes that the tokens cover.
-        groups: For each breakdown (by key), nats and number of tokens of each of its G groups.
+        first: Number of the first unit, from 0.
+        nats: Negative log-likelihood of each unit, in nats.
+        tokens: Number of tokens of each unit.
+        text_bytes: Number of UTF-8 bytes of each unit's tokens.
+        groups: For each breakdown (by key), nats and number of tokens of each of its G groups in each unit.
         impossible: For each breakdown, number of tokens with probability 0 in each group.
         names: For each breakdown, the names of its groups.
-        digests: Digest of the tokens, and by key of a breakdown the digest of their groups. Equal tokens have equal
-            digests.
+        digests: Digest of the tokens (key ``TOKENS``), and for each breakdown the digest of their groups. Equal tokens
+            have equal digests.
         cut_sources: Number of texts with a source that is too long for the encoder.
         prompts: Number of texts with a prompt.
     """
@@ -76,7 +77,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Sums of texts that together have N tokens. ``unit`` has the unit of each token."""
+        """Sums of consecutive texts that together have N tokens. ``unit`` has the number of each token's unit."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])
@@ -153,7 +154,7 @@ class BlockSums:
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> BlockSums:
-        """Restores the results of ``arrays`` and ``rest``."""
+        """Makes the object again from the results of its methods ``arrays`` and ``rest``."""
         names = {key: tuple(one) for key, one in rest["names"].items()}
         many = {name: {key: arrays[f"{name}.{key}"] for key in names} for name in ("groups", "impossible")}
         single = {name: arrays[name] for name in ("nats", "tokens", "text_bytes")}
@@ -193,12 +194,12 @@ the text. More units would not make the interval more precise."""
 
 @dataclass(frozen=True)
 class Units:
-    """Bootstrap units: texts, pieces of texts, or groups of neighbouring texts or pieces.
+    """Bootstrap units: texts, groups of neighbouring texts, or pieces of texts.
 
     Attributes:
-        joined: Number of texts per unit, if the units are texts.
-        piece: Bytes of a piece; None if the units are texts.
-        begins: Number of the first piece of each text, if the units are pieces.
+        joined: Number of texts per unit; 1 if the units are pieces.
+        piece: Number of bytes per piece; None if the units are texts.
+        begins: Number of the first piece of each text, then the number of all pieces; empty if the units are texts.
     """
 
     name: str
@@ -209,7 +210,7 @@ class Units:
 
     @classmethod
     def of(cls, given: GivenTexts) -> Units:
-        """Uses texts as units if there are enough texts, otherwise pieces."""
+        """The units of texts: texts if there are at least ``FEWEST_TEXTS``, otherwise pieces."""
         if given.texts >= FEWEST_TEXTS:
             joined = -(-given.texts // MOST_UNITS)
             name = "texts" if joined == 1 else f"blocks of {joined:,} texts"
@@ -221,7 +222,7 @@ class Units:
         return cls(f"pieces of {piece:,} bytes", int(begins[-1]), 1, piece, tuple(begins.tolist()))
 
     def of_tokens(self, number: int, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The unit of each token of a text. A token belongs to the piece in which it ends."""
+        """The unit of each token of the text with this ``number``. A token belongs to the piece in which it ends."""
         if self.piece is None:
             return np.full(len(text.ends), number // self.joined)
         inside: Int[np.ndarray, "T"] = np.maximum(text.ends - 1, 0) // self.piece

@@ -46,7 +46,7 @@ class ChangedError(ValueError):
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts and their origin. The texts are read again for each pass, so that only one text is in memory at a time.
+    """Texts and their origin. Texts of files are read again for each pass, so that not all of them are in memory.
 
     Attributes:
         read: Function that iterates over all texts, including empty ones.
@@ -54,9 +54,9 @@ class GivenTexts:
         fields: Columns of tables that the user chose, by field.
         texts: Number of texts that are not empty.
         empty: Number of empty texts.
-        sizes: UTF-8 bytes of each of the first texts, at most ``SIZES_KEPT``.
-        bytes: UTF-8 bytes of all texts.
-        digest: Digest of all texts.
+        sizes: Number of UTF-8 bytes of each of the first ``SIZES_KEPT`` texts that are not empty.
+        bytes: Number of UTF-8 bytes of all texts that are not empty.
+        digest: Digest of all texts that are not empty.
     """
 
     read: Callable[[], Iterable[Example]]
@@ -135,17 +135,17 @@ def read_texts(
     sample_by: SampleBy | None = None,
     where: str = "data",
 ) -> GivenTexts:
-    """Reads files, folders and data sets on the hub.
+    """Reads texts from files, folders and data sets on the hub. They are read once here, and again for each pass.
 
     Each plain text file and each row of a table (.jsonl, .csv, .tsv, .parquet) is one text.
 
     Args:
         data: Paths, or names of data sets on the hub.
         fields: Columns of tables for "text", "prompt", "source" or "auxiliary"; None: the default names.
-        split: Split of a folder or of a data set on the hub. A folder without splits is read as a whole.
+        split: Split of a folder or of a data set on the hub. A folder of files without splits is read as a whole.
         sample_by: How a plain text file is split into texts: "line", or "paragraph" (separated by blank lines). None:
             the file is one text.
-        where: Name of the setting with the data, for error messages.
+        where: Name of the setting that ``data`` comes from, for error messages.
 
     Raises:
         ValueError: If data or a column do not exist, there is no text, or a file is invalid. The message says where.
@@ -233,7 +233,7 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
 
 
 def text_column(field: str | None) -> dict[str, str]:
-    """Parses ``--field``, which is ``text=COLUMN`` or only ``COLUMN``."""
+    """Parses the value of ``--field``: ``text=COLUMN`` or only ``COLUMN``. None: no column was chosen."""
     return {} if field is None else {"text": field.removeprefix("text=")}
 
 

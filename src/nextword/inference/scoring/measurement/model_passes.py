@@ -44,9 +44,9 @@ class ModelPasses:
     """The passes of one model.
 
     Attributes:
-        asked: The worker processes that have opened the model.
-        keep: Function that receives the new state after each chunk.
-        progress: Function that receives the finished share.
+        asked: The worker processes (or this process), which have opened the model.
+        keep: Function that receives the new state after each chunk of texts, to save it.
+        progress: Function that receives the name of the pass and the finished share of the texts.
     """
 
     asked: Workers[OpenedModel]
@@ -57,7 +57,7 @@ class ModelPasses:
     progress: Watch | None = None
 
     def breakdowns(self, state: ModelState) -> tuple[ModelState, tuple[Breakdown, ...]]:
-        """The breakdowns. If no counts were given, this method counts tokens in the texts."""
+        """The breakdowns, and the new state. Counts the tokens of the texts, unless there is a file of counts."""
         if self.settings.counts is not None:
             counts = TokenCounts.load(self.settings.counts, "counts")
             frequency = FrequencyBands(counts.counts, counts.source)
@@ -72,7 +72,7 @@ class ModelPasses:
         return state, (NewAndRepeated(), CopiedSpans(self.settings.span), frequency, TextPosition())
 
     def scored(self, state: ModelState, breakdowns: tuple[Breakdown, ...], file: BinaryIO | None) -> ModelState:
-        """Scores every token once. If ``file`` is given, writes the scores of each token to it."""
+        """Scores every token once, and returns the new state. If given, ``file`` gets the scores of each token."""
         units = Units.of(self.given)
         if state.sums is None:
             state = replace(state, sums=BlockSums.none(units.count, breakdowns))
@@ -122,7 +122,7 @@ class ModelPasses:
 
 
 def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, Any], str]:
-    """The fields of ``ModelScore`` for a model, and an identity that does not depend on the model's path.
+    """Facts of a model for its ``ModelScore``, and a digest that identifies the model wherever its folder is.
 
     Raises ValueError if the settings do not fit the model.
     """
@@ -205,7 +205,7 @@ def token_lines(
     groups: Mapping[str, Sequence[str]],
     label: Callable[[int], str],
 ) -> Iterator[bytes]:
-    """A text's lines in the file of tokens. ``groups``: each token's group, by breakdown; ``label`` formats a token."""
+    """A text's lines in the file of tokens. ``groups``: each token's group, by breakdown; ``label`` names a token."""
     said, before = facts.facts, text.tokens_before
     # in the file, positions count from 1, at the first token of the text or of the source
     positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}

@@ -22,9 +22,9 @@ class ModelState:
     """The progress of one model.
 
     Attributes:
-        model: Identity of the model.
-        counted: Number of chunks with counted tokens.
-        counts: Count of each token so far.
+        model: Digest that identifies the model (see ``describe``).
+        counted: Number of chunks of texts whose tokens have been counted.
+        counts: Count of each token in these chunks.
         scored: Number of scored chunks.
         sums: Sums of the scored chunks; None before the first chunk is scored.
     """
@@ -36,7 +36,7 @@ class ModelState:
     sums: BlockSums | None = None
 
     def with_counts(self, ids: Int[np.ndarray, "K"], counts: Int[np.ndarray, "K"]) -> ModelState:
-        """A new state with the counts of one more chunk. So an interruption never leaves a half-updated state."""
+        """A new state with the counts of one more chunk. ``ids[i]`` occurs ``counts[i]`` times in the chunk."""
         found = np.zeros(max(len(self.counts), int(ids.max(initial=-1)) + 1), dtype=np.int64)
         found[: len(self.counts)] = self.counts
         found[ids] += counts
@@ -49,9 +49,9 @@ class ModelState:
 
 
 class ScoreCheckpoint(ArrayCheckpoint):
-    """The states of all models, whether they are finished or not.
+    """The states of all models that have been begun, in the file ``path``. If ``path`` is None, nothing is saved.
 
-    Without ``path``, nothing is saved. ``settings`` are all values that affect the sums, except the models.
+    ``settings`` are all values that affect the sums, except the models.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -59,10 +59,10 @@ class ScoreCheckpoint(ArrayCheckpoint):
         self._states: list[ModelState] = self.load(_states) or []
 
     def of_model(self, place: int, identity: str, name: str) -> ModelState:
-        """The state of the model with index ``place`` in the list of models.
+        """The state of the model with index ``place`` in the list of models; a new state if there is none.
 
         Raises:
-            ValueError: If the checkpoint has another model with this index.
+            ValueError: If the checkpoint has a model with another ``identity`` at this index.
         """
         if place == len(self._states):
             self._states.append(ModelState(identity))
@@ -74,13 +74,13 @@ class ScoreCheckpoint(ArrayCheckpoint):
         return self._states[place]
 
     def put(self, place: int, state: ModelState) -> None:
-        """Updates the state of a model, and saves all states if they were not saved recently."""
+        """Replaces the state of a model, and saves all states if the last save was half a minute ago or more."""
         self._states[place] = state
         if self.is_due:
             self.save_all()
 
     def save_all(self) -> None:
-        """Saves all states, if there is anything to resume from."""
+        """Saves all states, if a chunk has been counted or scored."""
         if not any(state.counted or state.scored for state in self._states):
             return
         models, arrays = [], {}
@@ -115,9 +115,9 @@ class Chunk:
     """Consecutive texts.
 
     Attributes:
-        number: Number of the chunk, from 0.
-        first: Number of the first text, from 0.
-        bytes: Number of UTF-8 bytes of the texts.
+        number: Index of the chunk, from 0.
+        first: Index of the chunk's first text among all texts, from 0.
+        bytes: Number of UTF-8 bytes of the chunk's texts.
     """
 
     number: int
@@ -127,7 +127,7 @@ class Chunk:
 
 
 def chunks(examples: Iterable[Example]) -> Iterator[Chunk]:
-    """Groups the texts into chunks, in order.
+    """Groups the texts into chunks of at least ``CHUNK_BYTES``, in order. The last chunk may be smaller.
 
     >>> [(one.first, len(one.examples)) for one in chunks([Example("a" * CHUNK_BYTES), Example("b"), Example("c")])]
     [(0, 1), (1, 2)]

@@ -29,11 +29,12 @@ class ScoredText:
     Attributes:
         context: Tokens before the text: a start token and the prompt, or the source.
         specials: Number of special tokens at the beginning of the context.
+        target: Tokens of the text, which are scored.
         ends: End of each target token in the text, in UTF-8 bytes.
         is_special: True for target tokens without text, such as an end token.
         visible: For each target token, the index (from the beginning of the prompt) of the first token that the model
             sees when it predicts this target; 0 for an encoder-decoder model.
-        copied_from: Other texts that the model reads ("source", "auxiliary"), in the tokens of the text.
+        copied_from: The other texts that the model reads ("source", "auxiliary"), as ids of the text's tokenizer.
         source_is_cut: Whether the source was too long for the encoder.
     """
 
@@ -49,12 +50,12 @@ class ScoredText:
 
     @property
     def prompt(self) -> Int[np.ndarray, "P"]:
-        """Tokens before the text in the decoder, without a start token."""
+        """Tokens before the text in the decoder, without a start token; none for an encoder-decoder model."""
         return self.context[:0] if "source" in self.copied_from else self.context[self.specials :]
 
     @property
     def text_bytes(self) -> Int[np.ndarray, "T"]:
-        """Number of UTF-8 bytes of each token. The sum is the length of the text."""
+        """Number of UTF-8 bytes of each token. The numbers sum to the bytes of the text."""
         return np.diff(self.ends, prepend=0)
 
     @property
@@ -63,7 +64,7 @@ class ScoredText:
         return 1 if "source" in self.copied_from else len(self.context)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position in "text" or "source", counted from 1. None for a start token.
+        """The token at a position, counted from 1, in "text" or "source" (also an auxiliary text). None: a start token.
 
         In "text", tokens of the prompt have positions of 0 and less.
         """
@@ -76,7 +77,7 @@ class ScoredText:
 
 
 def scoring_window_of(opened: OpenedModel, settings: ScoreSettings) -> ScoringWindow:
-    """The window with which a model scores texts.
+    """The window with which a model scores texts. An encoder-decoder model scores each text as a whole.
 
     Raises:
         ValueError: If the window exceeds the model's positions, or the stride exceeds the window.
@@ -97,7 +98,8 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
     """Tokenises a text for a model.
 
     Raises:
-        ValueError: If the text has no tokens, an input of the model is missing, or a token is outside the vocabulary.
+        ValueError: If the text has no tokens or too many for the decoder of an encoder-decoder model, an input of the
+            model is missing, or a token is outside the vocabulary.
     """
     tokens = example_tokens(opened, example)
     context, target, longest = tokens.context.ids, tokens.target, opened.longest
@@ -124,7 +126,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """The beginning of the texts, about ``limit`` tokens, and how many tokens of the limit are left."""
+    """The beginning of the texts, about ``limit`` tokens, and by how many tokens the texts are shorter than that."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target
