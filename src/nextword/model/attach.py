@@ -248,10 +248,7 @@ def _warn_if_worse(model: NextWordModel) -> None:
 
 
 def probed_rows(model: NextWordModel) -> list[TokenRow]:
-    """The token rows on which ``attach`` runs a backbone, to check the backbone and to fit the head's initial values.
-
-    For an encoder-decoder model, each row also has the tokens of a source.
-    """
+    """The token rows on which ``attach`` runs a backbone, to check it and to fit the initial values of the head."""
     asked = probe_inputs(model.backbone)
     decoder = model.config.is_encoder_decoder
     texts = asked["decoder_input_ids" if decoder else "input_ids"].tolist()

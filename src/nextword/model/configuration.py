@@ -179,10 +179,7 @@ class NextWordConfig(PreTrainedConfig):
         return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map), _VERSION: __version__}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Saves as transformers does, and adds the file that ``auto_map`` names.
-
-        Paths of stored files in the head's settings are saved as absolute paths.
-        """
+        """Saves as transformers does, adds the file that ``auto_map`` names, and makes paths of head files absolute."""
         from nextword.heads import parse_head
 
         write_atomically(Path(save_directory) / f"{_REMOTE}.py", _REMOTE_SOURCE)

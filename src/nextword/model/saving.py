@@ -24,10 +24,7 @@ _CONFIGURATION = "config.json"  # a folder without this file is not a model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:
-    """Writes a short model card into ``folder``, in which ``model`` was saved.
-
-    Nothing is written if ``folder`` already has a card, or if only a peft adapter of ``model`` was saved.
-    """
+    """Writes a short model card into ``folder``, unless there is one, or only an adapter of ``model`` was saved."""
     is_adapter = getattr(model, "_hf_peft_config_loaded", False)  # then the adapter was saved, and no model
     if not is_adapter and not (folder / CARD).exists():
         write_atomically(folder / CARD, card_text(model.config, CardFacts(), folder.resolve().name))

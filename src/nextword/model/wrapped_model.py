@@ -48,10 +48,7 @@ class WrappedModel(PreTrainedModel):
         return not self._why_no_head_cache
 
     def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
-        """The object with which the head chooses, for example, a class of ``f2`` before each token; None: no choice.
-
-        ``caller`` names the calling method in errors about settings of the head.
-        """
+        """The object with which the head chooses, for example, a class of ``f2`` before each token; None: no choice."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
         # an assistant's tokens must be sampled from its full distribution, because its scores are used to verify them

@@ -247,10 +247,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
 
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
-    """Raises ValueError if there are fewer than ``count`` layers of hidden states, or not one vector per position.
-
-    Gemma 3n, for example, has several vectors per position below its last layer.
-    """
+    """Raises ValueError if fewer than ``count`` hidden states exist, or one is not a vector per position (Gemma 3n)."""
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):

@@ -160,7 +160,7 @@ def readings(model: NextWordModel) -> TextReadings | None:
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether the backbone separates packed texts, so that each has the same scores as alone, up to rounding.
+    """Whether the backbone separates packed texts: others in a row have less than a quarter of their effect if joined.
 
     This is tested once per attention implementation.
     """

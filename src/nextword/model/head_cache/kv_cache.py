@@ -227,10 +227,7 @@ class LongMemory(DynamicHeadCache):
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """See ``DynamicHeadCache.write``. Gradients do not reach earlier passes.
-
-        If ``new`` has several rows and this cache has one text, each row continues a copy of the text.
-        """
+        """See ``DynamicHeadCache.write``; gradients do not reach earlier passes. Several rows may continue one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)

@@ -138,8 +138,8 @@ class CopyHeadDrafter(Drafter):
 
     These are the positions that add to the last token's probability, at most 64 per component of the head. The drafter
     takes the one at which the most tokens equal the end of the text. A tie is broken by the larger share of the
-    probability, then by the earlier position. If there is no such position, but a copied draft was rejected at the last
-    token, the draft continues after the rejected token.
+    probability, then by the earlier position. If there is no such position and the last draft was copied, the new draft
+    continues after the position ``KnownText.instead``.
     """
 
     reads_positions = True

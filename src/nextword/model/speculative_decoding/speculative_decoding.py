@@ -140,10 +140,7 @@ class DraftLength(ABC):
         """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Records the ``seconds`` of a pass over ``width`` tokens of each of ``texts`` texts.
-
-        ``guessing`` is the number of seconds of drafting before the pass; None: nothing was drafted.
-        """
+        """Records ``seconds`` of a pass over ``texts`` x ``width`` tokens, and of drafting (``guessing``; None: no)."""
 
 
 class FixedLength(DraftLength):

@@ -78,13 +78,9 @@ class SpeculativeLoop:
 
 @dataclass(frozen=True)
 class Rules:
-    """What determines the texts besides the model and the prompts.
+    """What determines the texts besides model and prompts: logits processors, stopping criteria, configuration.
 
-    Args:
-        processors: Logits processors.
-        stops: Stopping criteria.
-        config: The call's generation configuration.
-        numbers: Random numbers for sampling; None: greedy search.
+    ``numbers`` are the random numbers for sampling; None: greedy search.
     """
 
     processors: list[Any]

@@ -17,7 +17,7 @@ from nextword.heads.head import Draw, Head
 
 
 class RandomNumbers:
-    """Random numbers for sampling, one in [0, 1) per text and new token, whichever tokens are drafted.
+    """Random numbers, one in [0, 1) per text and new token, so that drafting changes no sampled token.
 
     Args:
         texts: Number of texts.
