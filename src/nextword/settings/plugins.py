@@ -78,10 +78,7 @@ def _installed(_path: tuple[str, ...]) -> list[Plugin]:
 
 
 def brought_by(module: str) -> Plugin | None:
-    """The plug-in that contains ``module``: an installed one of the same package, or else ``Plugin(module)``.
-
-    None for a module of this library.
-    """
+    """The installed plug-in of the package of ``module``, or else ``Plugin(module)``; None: it is of this library."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return None
