@@ -120,7 +120,7 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check`` with the texts ``wanted``; ``progress`` gets each property's name and the finished share before it."""
+    """``check`` with the texts ``wanted``. Before each property, ``progress`` gets its name and the finished share."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
@@ -258,7 +258,7 @@ def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     drop a space. It has lost one if both texts have the same tokens, because the difference then costs no bits.
 
     Returns:
-        A row, which never fails a check, and a finding about bits per byte; None if no difference was lost.
+        A row, which never fails a check, and a finding about bits per byte (None: no difference was lost).
     """
     try:
         lost, changed = _lost(tokenizer)

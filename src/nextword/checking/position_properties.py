@@ -212,4 +212,4 @@ AUXILIARY = (
         reruns=True,
     ),
 )
-"""All properties of this group, in the order of the report."""
+"""The properties of auxiliary texts, in the order of the report."""

@@ -192,7 +192,7 @@ class ProbeSample:
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
     ) -> ProbeSample:
-        """The sample with the given rows, sources and auxiliary texts instead of its own except those at ``index``."""
+        """The sample with the given rows, sources and auxiliary texts, except that sequence ``index`` keeps its own."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
             mixed = replace(mixed, sources=_mixed(index, self.sources, sources))

@@ -57,11 +57,11 @@ def attach(
 ) -> NextWordModel:
     """Attaches a head to your model, and optionally a conditioner for an auxiliary text.
 
-    The result wraps ``model`` and shares its weights; nothing is copied. If ``model`` already has a head, the new head
-    replaces it. At first the result predicts almost as ``model`` does: the head's initial values are fitted to the
-    states and scores of ``model`` on random tokens (``nextword.heads.safe_start``). With the initial values of a head's
-    paper (``"cache:published"``) the untrained result can predict much worse. If it loses more than 0.05 nats per
-    token, a warning states the loss.
+    The result wraps ``model`` and shares its weights. If ``model`` already has a head, the new head replaces it. At
+    first the result predicts almost as ``model`` does: the head's initial values are fitted to the states and scores of
+    ``model`` on random tokens (``nextword.heads.safe_start``). With the initial values of a head's paper
+    (``"cache:published"``), the untrained result can predict much worse. If it is more than 0.05 nats per token worse
+    on random tokens, a warning states by how much.
 
     Args:
         model: A transformers language model, decoder-only or encoder-decoder, with or without a nextword head.
@@ -289,7 +289,7 @@ def load(
     """Loads a saved model with its head, or attaches ``head`` to an ordinary checkpoint.
 
     Args:
-        path: Folder, GGUF file or hub name.
+        path: Folder, GGUF file or hub name of the model.
         head: Head to attach; it replaces a saved head. None: the saved head, or ``softmax`` if there is none.
         objective: Objective; it replaces a saved objective. None: the saved objective, or ``mle`` if there is none.
         encoder: Encoder of auxiliary texts to use instead of the saved copy, for instance to share one encoder among
@@ -301,7 +301,7 @@ def load(
 
     Raises:
         ValueError: If ``path`` has no model, its files are damaged or incomplete, transformers cannot read the GGUF
-            file, or ``encoder`` is given without need or has other weights.
+            file, or ``encoder`` has other weights or is given for a model without a conditioner.
 
     Examples:
         >>> import tempfile

@@ -98,7 +98,7 @@ class Conditioned(WrappedModel):
 
 
 def expect_no_encoder_of_its_own(config: Any) -> None:
-    """Raises ValueError if a conditioner is attached to an encoder-decoder model."""
+    """Raises ValueError if ``config`` is that of an encoder-decoder model, which cannot get a conditioner."""
     if config.is_encoder_decoder:
         raise ValueError(
             "conditioner: must be on a decoder-only model (an encoder-decoder model given), which reads texts with "

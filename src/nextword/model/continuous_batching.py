@@ -40,8 +40,8 @@ class ContinuousBatching(WrappedModel):
         until the manager is stopped.
 
         Raises:
-            ValueError: If the model has an encoder or a conditioner, or if the backbone, the head or beam search does
-                not work with continuous batching or with a setting.
+            ValueError: If the model has an encoder or a conditioner, if beam search is configured, or if the backbone
+                or a setting does not work with continuous batching or with this head.
         """
         head = self.next_word_head
         settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
@@ -152,7 +152,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """Fraction of the cache memory to use for keys and values. The rest is for the head's values and a copy of them."""
+    """Fraction of the cache memory to use for keys and values. The rest is for the head's values and copies to read."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize

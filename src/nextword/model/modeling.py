@@ -289,8 +289,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             aux_states: States (B, A, E) of the auxiliary text from ``encode``, instead of its tokens.
             source_positions: For each of ``source_ids`` the index (0 to A - 1) of the auxiliary token whose state
                 represents it, or -1 at padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
-            memory: Head cache of a long text. The rows of the batch are the text's next windows, in order. Their new
-                positions are added to ``memory``, and ``logits`` have one row, with these positions only.
+            memory: The head's cache (``LongMemory``) of a long text. The rows of the batch are the text's next windows,
+                in order. Their new positions are added to ``memory``; ``logits`` have one row, with these positions.
             new_positions: Mask (B, T) of the positions that are not in ``memory`` yet and occur in no earlier row;
                 None: all but padding.
             step_mask: Padding mask of the new tokens, set by generation.
@@ -303,9 +303,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are already shifted: each is
                 at the position that predicts it. Decoder-only models use them instead of ``labels``.
                 ``num_items_in_batch`` is the divisor of the summed loss (gradient accumulation); by default it is the
-                number of targets.
-                Trainer counts every label except -100 and the first label of each row. So with left padding give the
-                first token of each text the label -100.
+                number of targets. Trainer sets it to the number of labels without -100 and without the first label of
+                each row. So with left padding give the first token of each text the label -100.
 
         Returns:
             An instance of the backbone's output class. ``logits`` are normalised log-probabilities, or with the head

@@ -340,7 +340,7 @@ MISSED = 1e-3
 
 
 def share_found(asked: int) -> float:
-    """Share of faulty positions such that ``asked`` tested positions include no faulty one with probability 0.001.
+    """Share of positions that must be faulty so that tests of ``asked`` positions miss all with probability 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069

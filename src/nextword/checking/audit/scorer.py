@@ -27,7 +27,7 @@ Array: TypeAlias = Any
 class Scorer(Protocol):
     """Anything that returns next-token probabilities: a function, or an object with some of these methods.
 
-    All probabilities are natural logarithms. Token ids are 0 to V - 1; V is the argument ``vocabulary`` of
+    All log-probabilities are natural logarithms. Token ids are 0 to V - 1; V is the argument ``vocabulary`` of
     ``nextword.check``. The audit does not pad texts and adds no start and end tokens. A scorer that needs such tokens
     must add them itself.
 

@@ -156,7 +156,7 @@ class AuxiliaryStates:
 
     Args:
         kept: Tensors that the conditioner caches.
-        source: Tokens of the texts, if the head reads them.
+        source: Tokens and states of the texts, which the head reads; None: it reads no source.
         backbone_inputs: Further arguments of the backbone's forward.
         before_text: Embeddings (B, P, D) at this pass's virtual positions; None if there are none.
     """

@@ -33,7 +33,7 @@ NO_CONDITIONER = (
 )
 
 AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_positions")
-"""Arguments of forward that only conditioned models have. Encoder-decoder models also have ``source_ids``."""
+"""Arguments of forward that only conditioned models have. (``source_ids`` is also for encoder-decoder models.)"""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class ForwardBatch:
     Args:
         ids: The decoder's new tokens; -1 if only embeddings are given.
         valid: False at padding.
-        labels: Label at each position, ignored at padding; None if not given.
-        targets: Target of each position; None without labels.
+        labels: Label at each position, -100 at padding; None: not given.
+        targets: Label that each position predicts, -100 if it predicts none; None: no labels were given.
         input_ids: Token ids passed to the backbone.
         inputs_embeds: Embeddings passed to the backbone, instead of the ids or in addition.
         attention_mask: The mask for the backbone.

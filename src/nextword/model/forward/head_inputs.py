@@ -34,7 +34,7 @@ class HeadInputs:
         past: Number of positions before the first new token.
         memory: The sequences so far; None if the head does not keep them.
         source: The encoder side or the auxiliary text; None if the head does not read it.
-        output_layer: The backbone's output layer with bias and scaling, one row per sequence.
+        output_layer: The backbone's output layer with bias and scaling, and the conditioner's offset per sequence.
         input_embedding: Weight of the backbone's input embedding; None if it is quantised or offloaded.
         output_embedding: Weight of the output layer; None if it is quantised or offloaded.
         new_positions: If the rows of the pass were windows of one text: a mask (B, T) of the positions that the single

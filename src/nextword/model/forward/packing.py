@@ -160,7 +160,7 @@ def readings(model: NextWordModel) -> TextReadings | None:
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether the backbone separates packed texts: others in a row have less than a quarter of their effect if joined.
+    """Whether the backbone separates packed texts: it has no recurrent layer, and ``share_left`` is below a quarter.
 
     This is tested once per attention implementation.
     """

@@ -22,8 +22,8 @@ class HeadCache(HeadCacheView):
     local embeddings of the source::
 
         stream   (B, S, ...)  one entry for each position of the text, all of them read again in every step
-        window   (B, W, ...)  entries of the last W positions, read only from the positions just behind them
-        source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
+        window   (B, W, ...)  entries of the last W positions, read only at the positions right after them
+        source   (B, E, ...)  entries of the source or of the auxiliary text, made in the first pass, later only read
 
     In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
     ``of_source`` if there is a source. Between passes the KV cache calls ``reset``, ``crop``, ``reorder`` and
@@ -40,7 +40,7 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions of the text in the KV cache, whether or not this cache dropped them; static: a tensor."""
+        """Number of positions of the text in the KV cache, also if this cache dropped them; static: a tensor."""
 
     # -- during a pass
 
@@ -81,7 +81,7 @@ class HeadCache(HeadCacheView):
         """Removes the last ``-change`` positions, such as rejected draft tokens (``change`` <= 0). The source stays."""
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """Removes the last ``dropped[i]`` positions of sequence i (B,), then aligns all ends at length ``length``.
+        """Removes the last ``dropped[i]`` positions of sequence i, then moves all sequences to end at ``length``.
 
         Shorter sequences get padding at the beginning. A static cache does not support this method.
         """
@@ -99,7 +99,7 @@ class HeadCache(HeadCacheView):
 
 
 def unknown(like: Tensor, positions: int) -> Tensor:
-    """Values (B, ``positions``, ...) of a stream for unknown positions: token -1, not valid, zeros."""
+    """Values (B, ``positions``, ...) of a stream ``like`` for unknown positions: -1 for integers, otherwise zeros."""
     shape = (like.shape[0], positions, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 

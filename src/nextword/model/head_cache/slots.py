@@ -108,7 +108,7 @@ class SlotMapping:
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of the ``positions`` tokens before each new token and its own, and a mask: True before the text."""
+        """For each new token: slots of ``positions`` tokens before it and its own, and a mask: True before the text."""
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 

@@ -140,7 +140,7 @@ class DraftLength(ABC):
         """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Records ``seconds`` of a pass over ``texts`` x ``width`` tokens, and of drafting (``guessing``; None: no)."""
+        """Records ``seconds`` of a pass over ``texts`` x ``width`` tokens, and ``guessing`` seconds of drafting."""
 
 
 class FixedLength(DraftLength):

@@ -111,7 +111,7 @@ def _is_whole(model: NextWordModel, found: set[str]) -> bool:
 
 
 def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
-    """Raises ValueError if the saved backbone at ``location`` is not the one from which ``origin`` made the states."""
+    """Raises ValueError unless the model at ``location`` has the backbone of the store that ``origin`` describes."""
     stored = origin.model_fingerprint
     found = _saved_fingerprint(location)
     if stored is None and found is not None:  # the store has no fingerprint (half precision), so compare the files

@@ -345,7 +345,7 @@ class StoredStates:
 def manifest_of(folder: Path) -> StatesManifest:
     """The manifest of a finished store. Raises ValueError if there is none.
 
-    Relative file names in it that do not exist here, but did in the working directory of the build, get its path.
+    Relative file names in it are looked up in the working directory, and then in the working directory of the build.
     """
     manifest = STATES.manifest_in(folder, StatesManifest)
     origin, home = manifest.origin, Path(manifest.built_in or "")
