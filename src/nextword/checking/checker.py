@@ -63,10 +63,10 @@ def check(
 ) -> CheckReport:
     """Check that a model's next-word distributions are valid and consistent, in every mode of its head.
 
-    Every distribution must be finite and sum to one. All methods must return the same probabilities, with and without a
-    KV cache. A distribution may not depend on later tokens, other sequences or padding. In a conditioned model, it must
-    depend on the auxiliary text of its own sequence. The check restores the model's training mode and torch's random
-    state. Details: ``docs/checker.md``.
+    Every distribution must sum to one without NaN. All methods of a distribution must agree, and a KV cache may not
+    change its probabilities. It may not depend on later tokens, other sequences or padding. In a conditioned model, it
+    must depend on the auxiliary text of its own sequence. The check restores the model's training mode and torch's
+    random state. Details: ``docs/checker.md``.
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other transformers model, with or
@@ -74,22 +74,23 @@ def check(
         texts_or_ids: Texts or token ids to check in addition to random tokens. An encoder-decoder model gets each text
             as both source and target. A conditioned model gets a random auxiliary text with each text.
         tokenizer: Tokenizer of the texts. The check also tests whether the tokenizer gives different texts the same
-            tokens. None if ``model`` is a folder, which has its own tokenizer.
+            tokens. None: the tokenizer saved with the model, if ``model`` is a path or hub name.
         seed: Seed of the random tokens.
-        lengths: Lengths of the random texts, in tokens. None: 1, 6 and 17, and in a thorough check also 64. A quick
-            check uses only 1 and 17 for a model without a nextword head, and only 1 and 6 for a large model with one. A
-            model with a nextword head is checked on a batch of three sequences for each length.
+        lengths: Lengths of the random texts, in tokens; lengths above the model's positions are reduced. None: 1, 6 and
+            17, and in a thorough check also 64. A quick check uses only 1 and 17 for a transformers model without a
+            nextword head, and only 1 and 6 for a model with a head and at least 50 million parameters. For each length,
+            a model with a head is checked on a batch of three sequences of at most this length.
         max_length: Maximum number of tokens of each given text; the check truncates longer texts.
         vocabulary: Vocabulary size. Give it if ``model`` is a scorer: a function of prefixes, or an object with more
             methods (``nextword.checking.audit.scorer.Scorer``).
         effort: "quick", or "thorough" to check longer texts and run tests that need much memory.
 
     Returns:
-        A report with one row per property; ``report.raise_if_failed()`` raises an exception for failures.
+        A report with one row per property; ``report.raise_if_failed()`` raises an exception if one failed.
 
     Raises:
         ValueError: If ``model`` is not a transformers model and no ``vocabulary`` is given, the path has no model,
-            texts are given without a tokenizer, or token ids are outside the vocabulary.
+            texts are given without a tokenizer, token ids are outside the vocabulary, or a length is below 1.
 
     Examples:
         >>> import nextword as nw
@@ -119,7 +120,7 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check`` with a function ``progress``, called before each property with its name and the finished share."""
+    """``check`` with the texts ``wanted``. Before each property, ``progress`` gets its name and the finished share."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
@@ -233,7 +234,7 @@ def _as_it_was(model: Any) -> Iterator[None]:
 # -- What a tokenizer loses: if two texts have the same tokens, bits per byte counts bytes that cost no bits.
 
 ONLY_FOR = "bits per byte"
-"""Name of the only measure that is wrong if a tokenizer loses text; token probabilities are still correct."""
+"""Name of the only measure that is wrong if a tokenizer gives different texts the same tokens."""
 
 
 def _without_accents(text: str) -> str:
@@ -251,13 +252,13 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 
 
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
-    """Test whether a tokenizer distinguishes texts that differ in white space, accents, emoji and so on.
+    """Test whether a tokenizer distinguishes texts that differ in white space, accents, case and so on.
 
-    If a text decodes to a different text, the tokenizer has not necessarily lost text, because decoding may drop a
-    space. It has lost text if two texts have the same tokens, because the difference between them then costs no bits.
+    If a text decodes to a different text, the tokenizer has not necessarily lost a difference, because decoding may
+    drop a space. It has lost one if both texts have the same tokens, because the difference then costs no bits.
 
     Returns:
-        A row, which never fails a check, and if the tokenizer loses text, a finding that concerns only bits per byte.
+        A row, which never fails a check, and a finding about bits per byte (None: no difference was lost).
     """
     try:
         lost, changed = _lost(tokenizer)

@@ -27,14 +27,14 @@ class CheckRow:
     Args:
         name: Short name.
         meaning: Statement that is true if the property passed.
-        worst: Largest deviation from the property. Infinite if a number is missing or the call raised an exception.
-            None if the property does not apply.
+        worst: Largest deviation from the property. Infinite if a number is wrongly NaN or infinite, or if the call
+            raised an exception. None if the property was not tested.
         tolerance: Largest deviation that passes.
-        where: Mode, text and variant of the largest deviation, or the reason why the property does not apply.
-        look_at: Advice for a failure.
-        error: The exception that was raised, if any.
-        only_for: Name of the only measure that a failure affects, such as bits per byte. Empty if the distribution is
-            wrong.
+        where: Mode, text and variant of the largest deviation, or the reason why the property was not tested.
+        look_at: What to check in the code after a failure.
+        error: The exception that was raised; None: no exception.
+        only_for: Name of the only measure that a deviation makes wrong, such as bits per byte. Empty: a deviation means
+            that the distribution itself is wrong.
     """
 
     name: str
@@ -48,12 +48,12 @@ class CheckRow:
 
     @property
     def passed(self) -> bool:
-        """Whether the deviation is within the tolerance. True if the property does not apply or is only a warning."""
+        """Whether ``worst`` is at most ``tolerance``. Also true if ``worst`` is None or ``only_for`` is not empty."""
         return self.worst is None or self.worst <= self.tolerance or bool(self.only_for)
 
     @property
     def verdict(self) -> Literal["passed", "FAILED", "remark", "not checked"]:
-        """``passed``, ``FAILED``, ``remark`` (the distribution itself is correct) or ``not checked``."""
+        """``passed``, ``FAILED``, ``remark`` (only the measure ``only_for`` is wrong) or ``not checked``."""
         if self.worst is None:
             return "not checked"
         if self.worst <= self.tolerance:
@@ -78,9 +78,9 @@ class Finding:
         amount: Deviation in the worst case.
         tolerance: Largest deviation that passes.
         texts: Token ids of the smallest texts found that show the fault.
-        shown: Description of the fault on ``texts``.
-        only_for: Name of the only measure that the fault affects, such as bits per byte. Empty if the distribution is
-            wrong, which fails the check.
+        shown: Description of the deviation on ``texts``.
+        only_for: Name of the only measure that the fault makes wrong, such as bits per byte. Empty if the distribution
+            itself is wrong, which fails the check.
     """
 
     fault: str
@@ -101,13 +101,14 @@ class CheckReport:
     """The report of ``nextword.check``. ``print`` shows it as text, and ``rich`` shows it as a table.
 
     Args:
-        model: Class of the backbone.
-        head: Spec of the head. Empty for a model without a nextword head.
+        model: Class of the backbone, or name of the scorer.
+        head: Spec of the head. Empty for a scorer or a model without a nextword head.
         dtype: Precision of the model.
         rows: One row per property.
         conditioner: Spec of the conditioner. None if the model has no conditioner.
-        findings: The faults, each with the smallest input that shows it. Faults that cause others come first.
-        power: Sentences that say how small a fault the check detects, and how often it misses one.
+        findings: The faults, each with the smallest input found that shows it, in the order of ``rows``.
+        power: Sentences that say how small a fault the check detects, and how often it misses one. Empty for a model
+            with a nextword head.
     """
 
     model: str
@@ -120,7 +121,7 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every property that applies has passed."""
+        """Whether all of ``rows`` have passed, which includes properties that were not tested."""
         return all(row.passed for row in self.rows)
 
     @property
@@ -130,7 +131,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """Exit code: 0 without a fault, 1 with a fault, 2 if some properties could not be checked."""
+        """Exit code: 0 if no row failed, 1 with a fault, 2 if rows failed only by exceptions that are not findings."""
         faults = [one for one in self.findings if not one.only_for]
         if faults or any(row.error is None for row in self.failures):
             return 1
@@ -138,7 +139,7 @@ class CheckReport:
 
     @property
     def title(self) -> str:
-        """Head, conditioner, backbone and precision."""
+        """Head, conditioner, backbone and precision, such as ``cache on GPT2LMHeadModel in float32``."""
         conditioned = "" if self.conditioner is None else f" with {self.conditioner}"
         head = f"{self.head}{conditioned} on " if self.head else ""
         return f"{head}{self.model} in {self.dtype}"

@@ -1,4 +1,4 @@
-"""Opens the model to check, which has our head or is any other saved model with its adapters."""
+"""Opens the model to check: one with a nextword head, or any other saved language model, with its adapter."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nextword.settings.registry import UnknownNameError
 
 
 def open_subject(path: str | Path) -> Any:
-    """Open a model with our head, or a plain transformers model, from a folder, GGUF file or hub name.
+    """Open a model with a nextword head, or a plain transformers model, from a folder, GGUF file or hub name.
 
-    If the folder has a peft adapter, its base model is loaded too.
+    If ``path`` is a folder with a peft adapter, the adapter is put on its base model.
 
     Raises:
         ValueError: If there is no model, or if it is not a language model.

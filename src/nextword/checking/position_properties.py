@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _SEPARATED = 0.01
-"""A model counts as supporting packing if restarted position ids change its answers by more than this share of the
-change that another text in the row causes."""
+"""A model counts as supporting packing if restarted position ids change its answers about a packed text by more than
+this share of the change that the other texts in the row cause without restarted position ids."""
 
 
 def _positions_said(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -107,7 +107,7 @@ POSITIONS = (
         reruns=True,
     ),
 )
-"""All properties of this group, in the order of the report."""
+"""The properties of position ids and packed texts, in the order of the report."""
 
 
 # -- Properties of conditioned models: the auxiliary text changes the answers, and padding around it does not.
@@ -212,4 +212,4 @@ AUXILIARY = (
         reruns=True,
     ),
 )
-"""All properties of this group, in the order of the report."""
+"""The properties of auxiliary texts, in the order of the report."""

@@ -25,7 +25,7 @@ _MORE_WORDS = 2
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text as decoder tokens. Each has the position of the corresponding encoder token."""
+    """An auxiliary text as decoder tokens ``ids``. ``positions`` are those of the corresponding encoder tokens."""
 
     ids: Int[Tensor, "S"]
     positions: Int[Tensor, "S"]
@@ -59,7 +59,7 @@ class AuxiliaryWords:
         self._longest = None if limit is None else max(1, limit - _ROOM)
 
     def text(self, length: int) -> AuxiliaryText:
-        """A random text of ``length`` tokens, if the encoder has as many positions. About half of the tokens recur."""
+        """A random text of ``length`` tokens, or as many as the encoder can read. Tokens recur as in ``ProbeWords``."""
         length = length if self._longest is None else min(length, self._longest)
         ids = self._drawn(self._ordinary, length)
         if self._decoder is None:
@@ -76,7 +76,7 @@ class AuxiliaryWords:
         return AuxiliaryText(ids, replace(text.words, ids=self._others(self._decoder, text.words.ids)))
 
     def tokens(self, ids: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """Random tokens of the encoder."""
+        """As many random tokens of the encoder as there are ``ids``."""
         return self._drawn(self._ordinary, ids.numel()).view_as(ids)
 
     def _others(self, ordinary: Int[Tensor, "K"], ids: Int[Tensor, "A"]) -> Int[Tensor, "A"]:
@@ -192,7 +192,7 @@ class ProbeSample:
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
     ) -> ProbeSample:
-        """The sample with the given rows, sources and auxiliary texts in all sequences except ``index``."""
+        """The sample with the given rows, sources and auxiliary texts, except that sequence ``index`` keeps its own."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
             mixed = replace(mixed, sources=_mixed(index, self.sources, sources))
@@ -269,12 +269,12 @@ class ProbeWords:
         return made
 
     def text(self, length: int) -> Tensor:
-        """A random text in which about half of the tokens recur, so that heads that copy tokens change the answers."""
+        """A random text of at most ``length // 2`` (or 2) different tokens, so that heads find tokens to copy."""
         pool = self.ordinary[torch.randperm(len(self.ordinary), generator=self._generator)[: max(2, length // 2)]]
         return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
 
     def other(self, ids: Tensor) -> Tensor:
-        """Another token at every position."""
+        """For each of ``ids``, a random token that differs from it."""
         order = torch.randperm(len(self.ordinary), generator=self._generator)
         drawn = self.ordinary[order[torch.randint(len(order) - 1, ids.shape, generator=self._generator)]].to(ids.device)
         return torch.where(drawn == ids, self.ordinary[order[-1]].to(ids.device), drawn)
@@ -284,10 +284,9 @@ class ProbeWords:
         return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
 
     def sample(self, name: str, texts: Sequence[Tensor]) -> ProbeSample:
-        """Make a sample of these texts. For an encoder-decoder model they are both source and target.
+        """Make a sample of these texts, which are source and target for an encoder-decoder model.
 
-        For a conditioned model each text gets a random auxiliary text, longer than all texts and of a length of its
-        own.
+        For a conditioned model each text gets a random auxiliary text.
         """
         sources = None if self.start is None else tuple(texts)
         sample = ProbeSample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
@@ -298,7 +297,7 @@ class ProbeWords:
         return replace(sample, auxiliary=auxiliary, aux_pad=self.auxiliary.pad)
 
     def random_sample(self, length: int) -> ProbeSample:
-        """A sample of three sequences of at most ``length`` tokens."""
+        """A sample of three random sequences, of ``length``, ``length - 2`` and ``length // 2`` tokens (at least 1)."""
         return self.sample_of(length, max(1, length - 2), max(1, length // 2))
 
     def sample_of(self, *lengths: int) -> ProbeSample:
@@ -314,8 +313,8 @@ def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int)
     """A sample of the caller's texts or token ids, each truncated to ``max_length`` tokens.
 
     Raises:
-        ValueError: If texts are given without a tokenizer, there are no texts, a text is empty, or ids are outside the
-            vocabulary.
+        ValueError: If texts are given without a tokenizer, there are no texts, a text has no tokens, or ids are outside
+            the vocabulary.
     """
     items = [given] if isinstance(given, str) else list(given)
     if not items:

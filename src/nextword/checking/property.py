@@ -23,10 +23,10 @@ class Deviation(NamedTuple):
     """The deviation of one variant.
 
     Args:
-        variant: Name of the variant.
+        variant: Name of the variant, such as "padded on the left".
         value: Size of the deviation.
-        at: Description of the place and the values. It may be empty.
-        sample: The texts, if they differ from the texts of the case.
+        at: Where the deviation is, and the deviating values, in words; empty if unknown.
+        sample: The texts; None: the texts of the case.
     """
 
     variant: str
@@ -42,9 +42,9 @@ def compared(
     batch: Batch,
     kept: Bool[Tensor, "B_T"] | None = None,
 ) -> Deviation:
-    """Deviation of ``found`` from ``expected``, with the position and token of the largest difference.
+    """Deviation of ``found`` from ``expected``, described by the token whose probability differs most.
 
-    ``found`` and ``expected`` are log-probabilities at all positions of ``batch``, or at its ``kept`` positions.
+    ``found`` and ``expected`` are log-probabilities at all tokens of ``batch``, or at those of the mask ``kept``.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):
@@ -62,7 +62,7 @@ def compared(
 
 
 def answers_about(reader: Reader, sample: ProbeSample, own: int) -> Float[Tensor, "N K"]:
-    """The log-probabilities of sequence ``own`` of a sample."""
+    """The log-probabilities at the tokens of sequence ``own``, from a call with the whole sample."""
     batch = sample.batch()
     return reader.log_probs(batch)[batch.row == own]
 
@@ -76,7 +76,7 @@ def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One test case: a sample, the wrapped model, and random tokens for changed texts."""
+    """One test case: the model, texts (``sample``), and a generator of random tokens for changed texts (``words``)."""
 
     model: NextWordModel
     words: ProbeWords
@@ -100,20 +100,19 @@ class Property:
     Args:
         name: Short name.
         meaning: Statement that is true if the property passes.
-        look_at: Advice for a failure.
-        fault: Name of the fault if it fails.
+        look_at: What to check in the code after a failure.
+        fault: Name of the fault after a failure, one of ``FAULTS``.
         measure: Function that yields the deviation of each variant on one sample in one mode.
         applies: Function that returns the reason why the property does not apply to a model. Empty if it applies.
-        nothing: Text for the report if there was nothing to compare.
+        nothing: Text for the report if ``measure`` yields nothing.
         single: Whether the property is about a single answer. Otherwise it compares two answers that are computed
             separately, which in half precision never agree exactly.
-        reruns: Whether the backbone runs twice for this property.
+        reruns: Whether the backbone runs twice for this property, so that the tolerance allows for its rounding.
         of_the_cache: Whether the property is about continuing from a cache. If the backbone itself gives other scores
-            with its cache (Mamba in chunks), the head cannot be judged.
-        limit: Largest deviation that passes, if it does not depend on the precision.
+            with its cache (Mamba in chunks), the head is not tested.
+        limit: Largest deviation that passes in an audit; None: it depends on the precision.
         in_single: Whether transformers computes a part of the compared numbers in float32 even in a float64 model.
-        exact: Function that returns the rounding error of a correct answer for a reader and a text. It replaces the
-            tolerances by precision.
+        exact: Function of a reader and a case that returns the tolerance in an audit; None: ``tolerance``.
     """
 
     name: str
@@ -135,7 +134,7 @@ class Property:
         return CheckRow(self.name, self.meaning, worst, tolerance, where, self.look_at, error)
 
     def tolerance(self, precision: torch.dtype) -> float:
-        """Tolerance for a model of this precision."""
+        """Largest deviation that passes for a model of this precision, without rounding of the backbone."""
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
 
     def most(self, precision: torch.dtype) -> float:
@@ -150,16 +149,16 @@ class Property:
 
 
 def at_least_single(precision: torch.dtype) -> torch.dtype:
-    """Precision of log-probabilities, which is at least float32."""
+    """Precision of the log-probabilities of a model with this precision: float64, otherwise float32."""
     return torch.float64 if precision == torch.float64 else torch.float32
 
 
 EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
-"""Largest deviation that passes, by precision."""
+"""Largest deviation that passes, by precision. ``EXACT_IN_HALF`` is for half precision."""
 EXACT_IN_HALF = 1e-2
 
 LIMIT = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Largest deviation that may be due to rounding of the backbone, by precision."""
+"""Largest deviation that may be due to rounding of the backbone. ``LIMIT_IN_HALF`` is for half precision."""
 LIMIT_IN_HALF = 0.3
 
 SHARE_OF_ROUNDING = 8.0
@@ -190,7 +189,7 @@ class Worst:
 
 
 def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | None = None) -> Finding:
-    """Describe a failed property in words, with its worst case and, if it was searched for, the smallest input."""
+    """Describe a failed property by its worst case, and show it on the ``smallest`` input; None: on the worst case."""
     shown = smallest or worst
     texts = tuple(tuple(row.tolist()) for row in (shown.found.sample or shown.case.sample).rows)
     sentence = f"{FAULTS[one.fault]}: {worst.said}"
@@ -200,7 +199,7 @@ def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | 
 def worst_of(
     one: Property, readers: Sequence[Reader], cases: Sequence[Case], allowed: Callable[[Reader], float] = lambda _: 1.0
 ) -> Worst | None:
-    """The deviation of property ``one`` with the largest ratio to its reader's tolerance. None: nothing to compare."""
+    """The deviation from ``one`` with the largest ratio to its reader's tolerance ``allowed``. None: there is none."""
     worst, most = None, -1.0
     for reader in readers:
         unit = allowed(reader)

@@ -23,7 +23,7 @@ class Reader:
     """Reads a model's distribution in one of the modes of its head. Answers do not include padding."""
 
     lag = 0
-    """1 if answers score only the observed token, whose position is one after that of the distribution. Otherwise 0."""
+    """1 if the answer at a position scores only the observed next token, and so depends on it. Otherwise 0."""
 
     def __init__(self, model: Any, mode: str) -> None:
         self.model = model
@@ -33,13 +33,13 @@ class Reader:
         self._log_probs: WeakKeyDictionary[Batch, Tensor] = WeakKeyDictionary()
 
     def distribution(self, batch: Batch) -> NextToken:
-        """The distribution at every token of the batch. It is cached for the last batch."""
+        """The distributions at all tokens of ``batch``, cached as long as ``batch`` exists."""
         if batch not in self._distributions:
             self._distributions[batch] = self._distribution(self.inputs(batch), batch.mask)
         return self._distributions[batch]
 
     def log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
-        """The log-probabilities of the batch. They are cached."""
+        """The log-probabilities at all tokens of ``batch``, cached as long as ``batch`` exists."""
         if batch not in self._log_probs:
             self._log_probs[batch] = self._all_log_probs(batch)
         return self._log_probs[batch]
@@ -79,7 +79,7 @@ class Reader:
         return inputs_of(self.model, batch, start, end)
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
-        """Log-probabilities at the positions, from a call with these arguments."""
+        """Log-probabilities at ``positions`` (a mask), from a call with the arguments ``inputs``."""
         return self._distribution(inputs, positions).log_probs()
 
     def _distribution(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> NextToken:
@@ -91,7 +91,7 @@ class Reader:
 
 
 class BackboneReader(Reader):
-    """Reads the backbone without the head. The head is not to blame for rounding of the backbone."""
+    """Reads the backbone without the head, to measure the rounding that the tolerance for the head must allow."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model, "backbone")
@@ -109,10 +109,10 @@ class BackboneReader(Reader):
 
 
 def magnification(reader: Reader, batch: Batch) -> float:
-    """If embeddings change slightly: change of the head's answers, divided by that of the backbone's; at least 1.
+    """How many times more the answers of the head change than those of the bare backbone; at least 1.
 
-    A cache head compares states that have a large norm and are similar to each other. So rounding of the states changes
-    its answers more than the answers of the backbone.
+    This is measured with small random changes of the input embeddings. For example, a cache head compares states that
+    have a large norm and are similar to each other, so rounding of the states changes its answers more.
     """
     bare = BackboneReader(reader.model)
     moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]
@@ -194,17 +194,17 @@ _BLOCK = 2**17
 
 
 def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tensor, "n *shape"], ...]]:
-    """Yield blocks of rows, so that a comparison needs little memory."""
+    """Yield the same rows of all ``answers``, some rows at a time, so that a comparison needs little memory."""
     rows = max(1, _BLOCK // max(1, answers[0][:1].numel()))
     return zip(*(torch.split(answer, rows) for answer in answers), strict=True)
 
 
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Largest difference of log-probabilities ``a`` and ``b``, divided by the row's largest absolute value if above 1.
+    """Largest difference of log-probabilities ``a`` and ``b``, relative to their row.
 
-    The division is needed because rounding is proportional to the spread of scores that are normalised together. If a
-    value is ``-inf`` or NaN in only one of ``a`` and ``b``, the result is infinite. If it is so in ``a`` and ``b``, it
-    is ignored.
+    Each difference is divided by the largest finite absolute value in its row of ``a`` and ``b`` if this is above 1,
+    because rounding is proportional to the spread of scores that are normalised together. If a value is ``-inf`` or NaN
+    in only one of ``a`` and ``b``, the result is infinite. If it is so in both, it is ignored.
     """
     return max(_deviation(*block) for block in in_blocks(a, b))
 

@@ -57,28 +57,28 @@ def attach(
 ) -> NextWordModel:
     """Attaches a head to your model, and optionally a conditioner for an auxiliary text.
 
-    The model is wrapped, not copied: the result shares its weights. If the model already has a head, the new head
-    replaces it. An existing conditioner stays unless ``conditioner`` is given.
+    The result wraps ``model`` and shares its weights. If ``model`` already has a head, the new head replaces it. At
+    first the result predicts almost as ``model`` does: the head's initial values are fitted to the states and scores of
+    ``model`` on random tokens (``nextword.heads.safe_start``). With the initial values of a head's paper
+    (``"cache:published"``), the untrained result can predict much worse. If it is more than 0.05 nats per token worse
+    on random tokens, a warning states by how much.
 
     Args:
-        model: A transformers language model, decoder-only or encoder-decoder.
+        model: A transformers language model, decoder-only or encoder-decoder, with or without a nextword head.
         head: Head spec such as ``"mos:3+mi"``, a dictionary of settings, or a typed config.
         objective: Objective spec such as ``"mle"`` or ``"histalign"``, a dictionary of settings, or a typed config.
         conditioner: Conditioner spec such as ``"bergpt"``, a dictionary of settings, or a typed config. Its setting
-            ``trains`` chooses the weights to train; other weights are frozen. If the output layer is trained but not
-            the input embedding, the two are untied. None: no auxiliary text.
-        encoder: Encoder of the auxiliary texts, as a model, folder or hub name. It becomes part of the wrapped model.
-
-    At first the wrapped model predicts almost as before: the head's initial values are fitted to the model's states and
-    scores on random tokens (``nextword.heads.safe_start``). With published initial values (``"cache:published"``) an
-    untrained model can predict much worse; a warning then states the difference.
+            ``trains`` chooses the weights to train; other weights are frozen. If it trains the output layer but not the
+            input embedding, the two no longer share weights. None: the conditioner of ``model``, if it has one.
+        encoder: Encoder of the auxiliary texts, as a model, folder or hub name. It becomes part of the result. None:
+            the encoder of ``model``. A model without an encoder needs this argument if ``conditioner`` is given.
 
     Returns:
         A transformers model, with ``generate``, ``save_pretrained`` and ``distribution``. Trainer can train it.
 
     Raises:
-        ValueError: If a head, objective or conditioner is unknown, if they cannot be combined, or if the model's scores
-            cannot be reproduced from its output layer.
+        ValueError: If a head, objective or conditioner is unknown, if they cannot be combined, or if the scores of
+            ``model`` cannot be reproduced from its output layer.
 
     Examples:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -102,11 +102,12 @@ def attach_to_train(
     encoder: PreTrainedModel | str | Path | None = None,
     pretrained: bool = False,
 ) -> NextWordModel:
-    """Attaches a head for training. ``pretrained`` says which initial values to use (docs/train.md).
+    """Attaches a head like ``attach``, but with the initial values for training (docs/train.md).
 
-    A head on a new small model starts with the values of its paper, such as a half-open gate. On a pretrained model
-    these values would outweigh the model's own predictions, so the head's initial values are fitted to the model (and a
-    cache is normalised jointly with the softmax).
+    If ``pretrained`` is false (a new small model), the head starts with the values of its paper, such as a half-open
+    gate. On a pretrained model these values would outweigh the model's own predictions. So if ``pretrained`` is true,
+    the head's values are fitted to ``model``, in the form for training: for example, ``cache`` shares one softmax with
+    the vocabulary.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
@@ -247,7 +248,7 @@ def _warn_if_worse(model: NextWordModel) -> None:
 
 
 def probed_rows(model: NextWordModel) -> list[TokenRow]:
-    """The token rows on which ``attach`` runs the backbone, to check it and to fit the initial values of the head."""
+    """The token rows on which ``attach`` runs a backbone, to check it and to fit the initial values of the head."""
     asked = probe_inputs(model.backbone)
     decoder = model.config.is_encoder_decoder
     texts = asked["decoder_input_ids" if decoder else "input_ids"].tolist()
@@ -288,19 +289,19 @@ def load(
     """Loads a saved model with its head, or attaches ``head`` to an ordinary checkpoint.
 
     Args:
-        path: Folder, GGUF file or hub name.
-        head: Head for a checkpoint without a head, or instead of the saved head. None: the saved head, or ``softmax``.
-        objective: Objective instead of the saved objective. None: the saved objective, or ``mle``.
-        encoder: Encoder of auxiliary texts to use instead of the saved encoder, for instance to share it among several
-            models. It must be the encoder that the model was trained with.
+        path: Folder, GGUF file or hub name of the model.
+        head: Head to attach; it replaces a saved head. None: the saved head, or ``softmax`` if there is none.
+        objective: Objective; it replaces a saved objective. None: the saved objective, or ``mle`` if there is none.
+        encoder: Encoder of auxiliary texts to use instead of the saved copy, for instance to share one encoder among
+            several models. Its weights must be those of the saved encoder. Only for a model with a conditioner.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Returns:
         The model with its head, in evaluation mode.
 
     Raises:
-        ValueError: If the folder does not exist, has no model or is incomplete, or if transformers cannot read the GGUF
-            file.
+        ValueError: If ``path`` has no model, its files are damaged or incomplete, transformers cannot read the GGUF
+            file, or ``encoder`` has other weights or is given for a model without a conditioner.
 
     Examples:
         >>> import tempfile
@@ -353,19 +354,19 @@ def load(
 
 
 def load_onto(states: str | Path, path: str | Path, dtype: torch.dtype | None = None) -> NextWordModel:
-    """Loads the head of a saved model onto the stored states of its backbone; the backbone itself is not loaded.
+    """Loads the head of a saved model onto stored states of its backbone, so that the backbone need not be loaded.
 
     Args:
-        states: Folder of the store.
+        states: Folder of a store of states, which ``nextword states build`` writes (docs/states.md).
         path: Folder, GGUF file or hub name of the model. A model without a head gets ``softmax``.
         dtype: Precision of the weights; None: as saved.
 
     Returns:
-        The model, in evaluation mode. It can predict only on the rows of the store.
+        The model, in evaluation mode. It can predict only on the texts whose states are stored.
 
     Raises:
-        ValueError: If ``path`` has no model or a damaged one, or if the model has a conditioner or another backbone
-            than the store.
+        ValueError: If ``path`` has no model or a damaged one, if the model has a conditioner, or if its backbone is not
+            the one whose states are stored.
     """
     location = model_location(path)
     config: Any = from_pretrained(AutoConfig, location)

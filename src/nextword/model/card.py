@@ -141,7 +141,7 @@ def _fenced(text: str, language: str) -> str:
 
 
 def hub_metadata(config: Any, facts: CardFacts, title: str) -> str:
-    """The metadata of the card, without the lines before and after it. The arguments are those of ``card_text``."""
+    """The metadata of the card as YAML, without the lines ``---`` around it. Arguments are those of ``card_text``."""
     task = "text2text-generation" if config.is_encoder_decoder else "text-generation"
     return ModelCardData(
         base_model=hub_name(facts.base_model or config.text_config.name_or_path),
@@ -221,7 +221,7 @@ class CardFacts(Record):
 
 
 def hub_name(name: str | None) -> str | None:
-    """A name in the form that the Hub accepts; None for a folder or an invalid name.
+    """``name`` if it can be a name on the Hub; None if it is an existing path or an invalid name.
 
     >>> hub_name("openai-community/gpt2"), hub_name("../models/mine"), hub_name(None)
     ('openai-community/gpt2', None, None)

@@ -56,15 +56,15 @@ class Conditioned(WrappedModel):
     def encode(
         self, aux_input_ids: Int[Tensor, "B A"] | None, aux_attention_mask: Tensor | None = None
     ) -> Float[Tensor, "B A E"]:
-        """Encodes auxiliary texts once; pass the result as ``aux_states`` to any number of calls.
+        """Encodes auxiliary texts. Pass the resulting states as ``aux_states`` to any number of calls.
 
         Args:
-            aux_input_ids: Tokens of the auxiliary encoder.
-            aux_attention_mask: 1 for tokens, 0 for padding.
+            aux_input_ids: The auxiliary texts, in tokens of the auxiliary encoder.
+            aux_attention_mask: 1 for tokens, 0 for padding; None: no padding.
 
         Raises:
-            ValueError: If the model has no conditioner, ids are outside the encoder's vocabulary, or the text is too
-                long for the encoder.
+            ValueError: If the model has no conditioner, ``aux_input_ids`` are empty or outside the encoder's
+                vocabulary, or a text is longer than the encoder's positions.
         """
         if self.conditioner is None:
             raise ValueError(f"aux_input_ids: {NO_CONDITIONER}")
@@ -98,7 +98,7 @@ class Conditioned(WrappedModel):
 
 
 def expect_no_encoder_of_its_own(config: Any) -> None:
-    """Raises ValueError if a conditioner is attached to an encoder-decoder model."""
+    """Raises ValueError if ``config`` is that of an encoder-decoder model, which cannot get a conditioner."""
     if config.is_encoder_decoder:
         raise ValueError(
             "conditioner: must be on a decoder-only model (an encoder-decoder model given), which reads texts with "
@@ -108,9 +108,9 @@ def expect_no_encoder_of_its_own(config: Any) -> None:
 
 @torch.no_grad()
 def choose_trained(model: WrappedModel) -> None:
-    """Enables gradients only for the weights that the conditioner's setting ``trains`` names.
+    """Enables gradients for the conditioner, the head, and the weights that the conditioner's ``trains`` names.
 
-    Without a conditioner nothing changes.
+    All other weights of ``model`` are frozen. Without a conditioner nothing changes.
     """
     conditioner = model.conditioner
     if conditioner is None:
@@ -132,7 +132,7 @@ def choose_trained(model: WrappedModel) -> None:
 
 
 def untie(backbone: PreTrainedModel) -> None:
-    """Copies the output layer of ``backbone``, so that its weights are no longer tied to the input embedding."""
+    """Gives the output layer of ``backbone`` a copy of its weight if it shares the weight with the input embedding."""
     layer: Any = backbone.get_output_embeddings()
     embedding: Any = backbone.get_input_embeddings()
     if layer.weight is not embedding.weight:

@@ -1,4 +1,4 @@
-"""The configuration of a wrapped model: the configurations of its backbone, head and objective."""
+"""The configuration of a wrapped model: the settings of its backbone, head, objective and conditioner."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class NextWordConfig(PreTrainedConfig):
     Attributes not defined here (``hidden_size``, ``n_positions``, ...) are read from the backbone's configuration.
 
     Args:
-        text_config: The backbone's configuration; any transformers language model.
-        backbone_class: Name of the backbone's class in transformers; None: found from its configuration.
-        head: Head spec such as ``"mos:3+mi"``, or a dictionary of settings.
-        objective: Objective spec such as ``"mle"``, or a dictionary of settings.
+        text_config: The backbone's configuration, that of any transformers language model; None: the default GPT-2.
+        backbone_class: Name of the backbone's class in transformers; None: the Auto class finds it by ``text_config``.
+        head: Head spec such as ``"mos:3+mi"``, or a dictionary of settings; None: ``softmax``.
+        objective: Objective spec such as ``"mle"``, or a dictionary of settings; None: ``mle``.
         conditioner: Conditioner spec such as ``"bergpt"``, or a dictionary of settings; None: no auxiliary text.
         auxiliary_encoder: Identity of the encoder of auxiliary texts: its ``name``, a ``fingerprint`` of its weights,
             and its ``config``.
@@ -99,7 +99,7 @@ class NextWordConfig(PreTrainedConfig):
     state_scale: float | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Copies to this configuration the backbone's attributes that generation and training read here."""
+        """Parses ``head``, ``objective`` and ``conditioner``, and copies attributes such as special tokens."""
         # transformers imports this file with its table of configurations. The models, and the modules that a
         # configuration names, are imported only when a configuration is made. The models register themselves.
         import nextword.model.modeling  # noqa: F401
@@ -179,7 +179,7 @@ class NextWordConfig(PreTrainedConfig):
         return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map), _VERSION: __version__}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Saves as transformers does, and adds the file that ``auto_map`` names. Paths of stores become absolute."""
+        """Saves as transformers does, adds the file that ``auto_map`` names, and makes paths of head files absolute."""
         from nextword.heads import parse_head
 
         write_atomically(Path(save_directory) / f"{_REMOTE}.py", _REMOTE_SOURCE)
@@ -196,7 +196,7 @@ class NextWordConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Also accepts the configuration of an ordinary model with the additional keys ``head`` and ``objective``."""
+        """Also accepts the configuration of a model without a head, with ``head`` and ``objective`` in ``kwargs``."""
         if config_dict.get("model_type", cls.model_type) != cls.model_type:
             parts: dict[str, Any] = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
             config_dict = {"text_config": config_dict, **parts}
@@ -204,7 +204,7 @@ class NextWordConfig(PreTrainedConfig):
 
 
 class NextWordSeq2SeqConfig(NextWordConfig):
-    """Configuration of ``NextWordForSeq2SeqLM``; see ``NextWordConfig``."""
+    """Configuration of ``NextWordForSeq2SeqLM``; see ``NextWordConfig``. The default ``text_config`` is that of T5."""
 
     model_type = "nextword_seq2seq_lm"
     _backbone_type: ClassVar[str] = "t5"

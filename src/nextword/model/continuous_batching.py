@@ -36,11 +36,12 @@ class ContinuousBatching(WrappedModel):
     ) -> Any:
         """Makes a manager of continuous batching, with the arguments of transformers.
 
-        Neither the given configurations nor the model's are changed. All modules are in evaluation mode until the
-        manager is stopped.
+        Neither the given configurations nor the model's are changed. All modules of the model are in evaluation mode
+        until the manager is stopped.
 
         Raises:
-            ValueError: If the model has an encoder or a conditioner, or its head does not support a setting.
+            ValueError: If the model has an encoder or a conditioner, if beam search is configured, or if the backbone
+                or a setting does not work with continuous batching or with this head.
         """
         head = self.next_word_head
         settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
@@ -64,10 +65,11 @@ class ContinuousBatching(WrappedModel):
     def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Generates tokens for each prompt (a list of ids) by continuous batching, with the arguments of transformers.
 
-        ``kwargs`` may also have arguments of ``generate`` that only a head defines (``decoupled`` of ``f2``).
+        ``kwargs`` may also have those arguments of ``generate`` that the head defines, such as ``decoupled`` of ``f2``.
 
         Raises:
-            ValueError: If a prompt is empty or has unknown tokens, or if ``init_continuous_batching`` raises it.
+            ValueError: If an argument is unknown, a prompt is empty or has a token outside the vocabulary, or
+                ``init_continuous_batching`` raises it.
         """
         head = self.next_word_head
         known = {*inspect.signature(GenerationMixin.generate_batch).parameters, "max_new_tokens", *head.generate_takes}
@@ -150,7 +152,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """Fraction of the cache memory to use for keys and values. The head stores its values per position in the rest."""
+    """Fraction of the cache memory to use for keys and values. The rest is for the head's values and copies to read."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
@@ -218,7 +220,7 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError if ``config`` compiles passes or records graphs, because the head's sizes change."""
+    """Raises ValueError if ``config`` compiles passes or records graphs: the head's tensors change in size."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,

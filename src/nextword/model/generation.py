@@ -49,7 +49,7 @@ class HeadGeneration(Conditioned):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Returns the backbone's own inputs for the next pass, and adds the padding mask of the new tokens."""
+        """Returns the backbone's inputs for the next pass, with ``step_mask`` and ``step_ids`` (see ``forward``)."""
         # the backbone may replace the 2-D mask by a 4-D mask, or drop a mask of ones, so the 2-D mask is kept here
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
@@ -201,14 +201,16 @@ class HeadGeneration(Conditioned):
         Args:
             inputs: Prompt ids, as in transformers.
             *args: Further arguments of transformers' ``generate``.
-            draft: Drafter of tokens, which one pass then verifies: "head" (tokens after the position that a copying
-                head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. Greedy
-                texts are the same as without a draft, and sampled texts have the same distribution. None: one token
-                per pass.
+            draft: What proposes several next tokens, which the model then verifies in one pass: "head" (the tokens
+                after the position from which a copying head copied the last token), "prompt" (the tokens after an
+                earlier occurrence of the last token), another model, or a ``nextword.SpeculativeDecoding``. Greedy
+                texts are the same as without a draft, and sampled texts have the same distribution. None: every pass
+                generates one token.
             **kwargs: Further arguments of transformers' ``generate``.
 
         Raises:
-            ValueError: If ``draft`` is combined with beam search or another custom decoding loop.
+            ValueError: If ``draft`` is none of these, or is combined with beam search, ``custom_generate`` or
+                ``assistant_model``.
         """
         if draft is None:
             return super().generate(inputs, *args, **kwargs)  # type: ignore[misc]
@@ -254,10 +256,11 @@ _SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_star
 
 @contextmanager
 def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
-    """In this block ``model.generate`` uses only ``settings`` (of ``GenerationConfig``), not the model's own settings.
+    """In this block ``model.generate`` uses ``settings`` (of ``GenerationConfig``) instead of the model's own settings.
 
-    The model's own settings are removed, because ``generate`` would use them where ``settings`` has no value. If
-    ``stops`` is false, a text does not end at the end token.
+    Of the model's own settings only the special tokens are kept. The others are removed for this block, because
+    ``generate`` would use them where ``settings`` has no value. If ``stops`` is false, the end token is removed too, so
+    that no text ends at it.
     """
     own = model.generation_config
     special = {name: getattr(own, name, None) for name in _SPECIAL_TOKENS if stops or name != "eos_token_id"}

@@ -43,9 +43,9 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     """Base class of ``NextWordForCausalLM`` and ``NextWordForSeq2SeqLM``.
 
     Args:
-        config: Backbone, head and objective.
-        backbone: The model to wrap; None: built from the configuration.
-        encoder: The encoder of auxiliary texts; None: built from the configuration if needed.
+        config: Configuration of the backbone, the head, the objective and the conditioner.
+        backbone: The model to wrap; None: built from ``config``, without trained weights.
+        encoder: The encoder of auxiliary texts; None: built from ``config`` if it has a conditioner.
 
     Raises:
         ValueError: If head, objective, conditioner and backbone cannot be combined; the message says why.
@@ -90,7 +90,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
 
     @classmethod
     def knows(cls, config: Any) -> bool:
-        """Whether transformers can find the class of a backbone from its configuration."""
+        """Whether the Auto class of transformers has a model class for the backbone's configuration ``config``."""
         return type(config) in cls._auto_class_of_backbone._model_mapping
 
     def _new_backbone(self, config: Any) -> Any:
@@ -197,13 +197,13 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         mode: str | None = None,
         **inputs: Any,
     ) -> NextToken:
-        """The distribution of the next token at each position, as an object with methods.
+        """The distributions of the next token at several positions, as one object with methods.
 
         Args:
             input_ids: Token ids, see ``forward``.
             attention_mask: 1 for tokens, 0 for padding, see ``forward``.
-            positions: Mask of the positions to return, in row-major order; None: all B * T. The distribution at a
-                position is the distribution of the token after this position.
+            positions: Mask, True at the positions to predict from. The result has one row per True, in row-major order:
+                the distribution of the token after this position. None: all B * T positions.
             mode: One of the head's ``modes``; None: the mode in its settings.
             **inputs: Further arguments of ``forward``, such as ``decoder_input_ids``.
 
@@ -254,14 +254,15 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         ask: Callable[[NextToken], Tensor] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Runs the backbone once, and computes the head's distribution or the loss.
+        """Runs the backbone, and computes ``logits`` of the head, ``loss``, or both.
 
-        A target counts if both its own position and the predicting position hold a token. So a text has the same loss
-        alone, padded on the left and padded on the right, and its first token is not a target. (In transformers' models
-        padding on the left predicts the first token.) A token after a masked position inside the text is not a target
-        either. Masks that are not 2-D do not define padding: with such a mask, give positions that are not targets the
-        label -100. If a KV cache holds the beginning of the text, labels are those of the new tokens. The first new
-        token is then not a target, because the earlier pass predicted it.
+        A token is a target if its own position and the position before, which predicts it, both hold a token. So a text
+        has the same loss alone, padded on the left and padded on the right, and its first token is not a target. (In
+        transformers' models padding on the left predicts the first token.) A token after a masked position inside the
+        text is not a target either. Masks that are not 2-D do not define padding: with such a mask, give positions that
+        are not targets the label -100. If a KV cache holds the beginning of the text, ``labels`` are those of the new
+        tokens. The first new token is then not a target, because the earlier pass predicted it. If the objective has
+        ``+seq``, some training steps instead generate continuations of the batch, and the loss is about these.
 
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
@@ -270,9 +271,9 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
                 the left end (GPT-2). Without them, padding changes the scores, as in transformers' model. If there is
                 no mask and no KV cache, a new text begins wherever the ids do not increase by one. Texts of one row do
                 not see or predict each other.
-            past_key_values: KV cache, with the head cache attached.
+            past_key_values: KV cache of the earlier passes. The head's cache is an attribute of this object.
             inputs_embeds: Embeddings instead of ids. A head that stores tokens then does not know these tokens.
-            decoder_input_ids: Decoder tokens (B, T); None: made from the labels.
+            decoder_input_ids: Decoder tokens (B, T); None: made from ``labels``.
             decoder_attention_mask: 1 for decoder tokens, 0 for padding. For left padding, pass ``decoder_input_ids``
                 with the start token after the padding.
             encoder_outputs: The encoder's outputs, if already computed.
@@ -281,37 +282,39 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
                 ``forward`` shifts. For an encoder-decoder model, give the decoder's targets.
             use_cache: Whether to return a cache.
             logits_to_keep: Number of last positions to return logits for (0: all positions), or a tensor of positions.
-            source_ids: The source's tokens, if ``encoder_outputs`` replace ``input_ids``. With a conditioner: the
-                auxiliary text in the decoder's tokens (B, S), for heads that copy from it.
+            source_ids: The source's tokens (B, E), for heads that copy from it, if ``input_ids`` are not given. With a
+                conditioner: the auxiliary text in the decoder's tokens (B, S), for heads that copy from it.
             aux_input_ids: Auxiliary text (B, A) in the tokens of its encoder, for a model with a conditioner.
             aux_attention_mask: 1 for tokens of the auxiliary text, 0 for padding.
             aux_states: States (B, A, E) of the auxiliary text from ``encode``, instead of its tokens.
-            source_positions: For each of ``source_ids`` the index of the auxiliary token whose state is used, or -1 at
-                padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
-            memory: Head cache of a long text. The rows of the batch are the text's next windows, in order, and are
-                added to the cache. ``logits`` and ``positions`` then refer to all new positions, in one row.
-            new_positions: Mask (B, T) of the positions that are new to the text of ``memory``; None: all but padding.
+            source_positions: For each of ``source_ids`` the index (0 to A - 1) of the auxiliary token whose state
+                represents it, or -1 at padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
+            memory: The head's cache (``LongMemory``) of a long text. The rows of the batch are the text's next windows,
+                in order. Their new positions are added to ``memory``; ``logits`` have one row, with these positions.
+            new_positions: Mask (B, T) of the positions that are not in ``memory`` yet and occur in no earlier row;
+                None: all but padding.
             step_mask: Padding mask of the new tokens, set by generation.
-            step_ids: Tokens after ``inputs_embeds``, set by generation.
+            step_ids: Token ids of the positions in ``inputs_embeds``, set by generation.
             return_logits: Whether to compute the (B, T, V) logits. None: yes, except in training with labels, because
                 the loss does not need them.
-            draw: The head's choice before each token, set by generation. ``logits`` are then the logits of the last
-                position, given this choice.
+            draw: Object that chooses, for example, a class of tokens before each token; set by generation. ``logits``
+                are then those of the last position, given this choice.
             ask: Function of the distribution, set by generation with drafts; ``logits`` are then its result.
             **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are already shifted: each is
                 at the position that predicts it. Decoder-only models use them instead of ``labels``.
-                ``num_items_in_batch`` divides the summed loss instead of the number of targets (gradient accumulation).
-                Trainer counts every label except -100 and the first label of each row. So with left padding give the
-                first token of each text the label -100.
+                ``num_items_in_batch`` is the divisor of the summed loss (gradient accumulation); by default it is the
+                number of targets. Trainer sets it to the number of labels without -100 and without the first label of
+                each row. So with left padding give the first token of each text the label -100.
 
         Returns:
-            An instance of the backbone's output class. ``logits`` are normalised log-probabilities, or with plain
+            An instance of the backbone's output class. ``logits`` are normalised log-probabilities, or with the head
             ``softmax`` the backbone's own scores. ``loss`` is in nats per target. With ``output_router_logits``, given
-            here or in the configuration, a mixture of experts adds its router loss, as it does without a head.
+            here or in the configuration, a mixture of experts adds its router loss to ``loss``, as without a head.
 
         Raises:
-            ValueError: If the prompt is empty, ids are outside the vocabulary, a tensor has a wrong type or shape, the
-                text exceeds the model's positions, or the KV cache was changed without the head's cache.
+            ValueError: If there is no token, an id is outside the vocabulary (checked only on the CPU), a tensor has a
+                wrong type or shape, the text exceeds the model's learned positions, or the KV cache was changed without
+                the head's cache.
         """
         total_items, return_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", True)
         arguments = {

@@ -24,7 +24,7 @@ _CONFIGURATION = "config.json"  # a folder without this file is not a model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:
-    """Writes a short model card into ``folder``, in which ``model`` was saved, unless the folder already has a card."""
+    """Writes a short model card into ``folder``, unless there is one, or only an adapter of ``model`` was saved."""
     is_adapter = getattr(model, "_hf_peft_config_loaded", False)  # then the adapter was saved, and no model
     if not is_adapter and not (folder / CARD).exists():
         write_atomically(folder / CARD, card_text(model.config, CardFacts(), folder.resolve().name))
@@ -41,15 +41,16 @@ def save_model_folder(
     """Writes a model with its tokenizer and model card into a folder, in the format of the Hub.
 
     Files are first written to a temporary folder next to ``path`` and then moved, ``config.json`` last. So a killed
-    save leaves the old model, or a folder that ``nextword.load`` rejects. A model card in ``path`` is replaced; other
-    files stay.
+    save leaves the old model, or a folder that ``nextword.load`` rejects. A model and a model card in ``path`` are
+    replaced; other files stay.
 
     Args:
         model: The model.
         tokenizer: Tokenizer of the model.
         path: Target folder, which is created if it is missing.
         facts: Content of the model card.
-        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the folder ``encoder_tokenizer``, or None.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the subfolder ``encoder_tokenizer``; None: no
+            auxiliary texts.
         write: Function that writes the model to a folder; None: the model's ``save_pretrained``.
 
     Raises:

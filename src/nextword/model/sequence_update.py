@@ -1,4 +1,4 @@
-"""Sequence updates: the model continues prefixes of the batch, and is trained on its own continuations."""
+"""Sequence updates (``+seq``): the model continues prefixes of the batch, and is trained on these continuations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Prefixes:
 
     Args:
         rows: Tokens of each prefix, without padding; for an encoder-decoder model each prefix is a source.
-        auxiliary: Inputs of each prefix's auxiliary text, for a conditioned model.
+        auxiliary: For a conditioned model: arguments of ``forward`` with each prefix's auxiliary text, by name.
     """
 
     rows: list[Int[Tensor, "_"]]
@@ -38,8 +38,8 @@ class Continuations:
 
     Args:
         arguments: Arguments of the forward pass over prefixes and continuations.
-        written: The S tokens generated after each prefix, and a mask of repeated tokens.
-        positions: Positions of the forward pass whose predictions are used in the loss.
+        written: The tokens generated after each prefix, and a mask of repeated tokens, which the loss penalises.
+        positions: Mask of the positions of the forward pass that predict the penalised tokens.
     """
 
     arguments: Mapping[str, Any]
@@ -50,8 +50,8 @@ class Continuations:
 def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
     """The prefixes of ``batch`` if this update is a sequence update; None if it trains on the batch's tokens.
 
-    Call this function for every training batch, because it counts updates. If a batch of any process has no prefixes
-    (embeddings instead of ids, only padding, or a KV cache that holds the beginning), all processes train on tokens.
+    Call this function once for every training batch, because each call decides about one update. If the batch of any
+    process has no prefixes (embeddings instead of ids, only padding, or a KV cache), all processes train on the tokens.
     """
     updates, source = model.objective.sequence, batch.source
     if updates is None or not updates.advance():
@@ -74,7 +74,9 @@ def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
 
 
 def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:
-    """Cuts a text into consecutive prefixes of full length; a shorter text is one prefix.
+    """Cuts the beginning of ``text`` into consecutive prefixes of ``config.prefix`` tokens; a shorter text is one.
+
+    At most ``config.prefixes`` are cut; None: one for every ``prefix + continuation`` tokens, but at least one.
 
     >>> [len(prefix) for prefix in cut_prefixes(torch.arange(500), SequenceConfig())]
     [50, 50, 50]
@@ -86,11 +88,11 @@ def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Ten
 
 
 def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
-    """Continues prefixes greedily, with the head's own decoding, and ignores end tokens.
+    """Continues prefixes greedily by ``config.continuation`` tokens each; an end token does not end a continuation.
 
-    Tokens are chosen without gradient and with a KV cache. One pass over all tokens then gives their probabilities.
-    The gradient is the same as if each token were generated with a graph, because an argmax has no gradient. The model
-    is in evaluation mode throughout, because dropout would give this pass other probabilities than generation.
+    Tokens are chosen without gradient and with a KV cache. A later pass with the returned ``arguments`` gives their
+    probabilities. The gradient of this pass is the same as if each token were generated with a graph, because an argmax
+    has no gradient. The caller sets evaluation mode for both, because dropout would give the pass other probabilities.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None
@@ -114,7 +116,7 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
-    """Raises ValueError if prefix and continuation together exceed the model's positions."""
+    """Raises ValueError if prefix (encoder-decoder: start token) and continuation exceed the model's positions."""
     if sequence is None:
         return
     before, said = sequence.prefix, f"seq.prefix ({sequence.prefix})"

@@ -39,7 +39,7 @@ class TransformersMixin(Conditioned):
         return self.backbone.get_decoder(*args, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Any:
-        """Decoder inputs for labels, from the backbone's method, or by a right shift if it has no such method."""
+        """The decoder's inputs, made from ``labels`` by the backbone's method, or if there is none by a right shift."""
         if hasattr(self.backbone, "prepare_decoder_input_ids_from_labels"):
             return self.backbone.prepare_decoder_input_ids_from_labels(labels)
         config = self.backbone.config
@@ -48,7 +48,7 @@ class TransformersMixin(Conditioned):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> Any:
-        """Resizes the backbone's embeddings and the head."""
+        """Resizes the backbone's embeddings, and fits head, conditioner and objective to the new vocabulary size."""
         embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         size = vocabulary_size(self.backbone)
         self.next_word_head.resized(size)
@@ -83,7 +83,7 @@ class TransformersMixin(Conditioned):
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """Loads a model as transformers does, and checks the saved ``state_scale`` if the head needs it.
 
-        Only the weights that the conditioner trains get gradients, as after ``attach``.
+        In a model with a conditioner, ``trains`` chooses the weights that get gradients, as after ``attach``.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -110,7 +110,7 @@ class TransformersMixin(Conditioned):
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """Initialises the backbone and the auxiliary encoder with their own methods, and then the remaining modules."""
+        """Initialises the backbone and the auxiliary encoder with their own methods, and then all other modules."""
         # Transformers treats our class as custom code, and does not initialise modules without weights in such classes.
         # Falcon-H1's initialisation of its layers' buffers would be left out.
         for inside in self.children():
@@ -143,7 +143,7 @@ class TransformersMixin(Conditioned):
 
     @property
     def peft_config(self) -> dict[str, Any]:
-        """The adapters by name. peft sets this attribute after it has added them."""
+        """The configurations of the adapters, by adapter name. peft sets this attribute after it has added adapters."""
         if "_peft_config" not in vars(self):
             raise AttributeError("peft_config")  # as in any model without adapters
         return vars(self)["_peft_config"]

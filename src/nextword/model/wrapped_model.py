@@ -22,7 +22,7 @@ class WrappedModel(PreTrainedModel):
         objective: The training objective.
         conditioner: Module that passes the states of an auxiliary text to the decoder; None: no auxiliary text.
         auxiliary_encoder: The encoder of the auxiliary texts; None without a conditioner. It is frozen unless the
-            conditioner trains all weights.
+            conditioner's setting ``trains`` is "all".
     """
 
     config_class = NextWordConfig
@@ -48,7 +48,7 @@ class WrappedModel(PreTrainedModel):
         return not self._why_no_head_cache
 
     def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
-        """The choice (such as a class of ``f2``) that the head makes before each token; None: it makes no choice."""
+        """The object with which the head chooses, for example, a class of ``f2`` before each token; None: no choice."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
         # an assistant's tokens must be sampled from its full distribution, because its scores are used to verify them

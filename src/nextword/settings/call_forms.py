@@ -1,4 +1,4 @@
-"""The ways to call the public functions: by their signature, with a recipe, and as in earlier versions."""
+"""Lets public functions be called by their signature, with a recipe (a table of arguments), and as in old versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def begins_with_config(args: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class CallForms:
-    """Decorates a function so that other ways to call it are converted to its signature.
+    """Decorator with which a function can also be called with a recipe, by old names, or as in earlier versions.
 
     >>> @CallForms(tables=["training"], positions=["out"])
     ... def fit(model=None, *, seed=0, training=None, recipe=None, out=None):
@@ -42,17 +42,20 @@ class CallForms:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Parameters by alias. Aliases are names of earlier versions, and keys of recipes."""
     tables: Collection[str] = ()
-    """Parameters that are tables. If there is also a recipe, each key of such a table replaces that key of the recipe's
-    table."""
+    """Parameters that are tables. If a recipe has the same table, the two are merged: keys of the argument replace keys
+    of the recipe."""
     positions: Sequence[str] = ()
-    """Order of the positional arguments after a config in earlier versions."""
+    """Names of the positional arguments that followed a config in earlier versions."""
     is_config: Callable[[Sequence[Any]], bool] = begins_with_config
     """Function that returns whether the positional arguments begin with a config, as in earlier versions."""
     read: Callable[[str], Mapping[str, Any]] | None = None
-    """Function that reads a recipe from its name or path."""
+    """Function that reads a recipe from its name or path. None: a recipe must be a table."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Returns ``function``, callable in all these ways, with the same signature and docstring."""
+        """Returns ``function`` with the same signature and docstring, callable in all these ways.
+
+        The call raises SettingsError for a keyword or a key of the recipe that is not a parameter.
+        """
         parameters = inspect.signature(function).parameters
         positional = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
 

@@ -87,7 +87,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
 
 
 def expect_whole_characters_in(values: Any, where: str = "") -> None:
-    """Raises SettingsError if a text in settings has half a character. pydantic does not check this."""
+    """Raises SettingsError if a text in ``values`` has half a character (an unpaired surrogate)."""
     for at, text in _texts(values):
         try:
             expect_whole_characters(text, _place(where, at))
@@ -141,7 +141,7 @@ _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|litera
 
 
 def wanted(error: ErrorDetails) -> str | None:
-    """What a value must be, in words, such as ``at least 1``. None if the error message already has it."""
+    """What the value must be by this error of pydantic, such as ``at least 1``. None for errors of our own checks."""
     template = _WANTED.get(error["type"])
     # if a setting may be a fraction, its limits are floats such as 0.0
     limits = error.get("ctx", {}).items()
@@ -215,7 +215,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
 
 
 def said(error: ErrorDetails) -> str:
-    """The message of our own check, or the name of a fault that ``_WANTED`` does not list."""
+    """The message of our own check, or pydantic's name of an error for which ``wanted`` has no words."""
     if error["type"] in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     return f"cannot be used, {error['type'].replace('_', ' ')}"
@@ -250,7 +250,7 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of the settings model that is nested in ``model`` at ``path``. List indices are ignored."""
+    """Names of the fields of the settings model at ``path`` in ``model``. Steps that are not fields are ignored."""
     for step in path:
         field = model.model_fields.get(str(step))
         if field is not None:

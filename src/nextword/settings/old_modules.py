@@ -121,7 +121,7 @@ MOVED = {
     "weights": "runtime.weights",
     "workers": "runtime.workers",
 }
-"""Old module names below ``nextword.``, and their new locations. Longer names come before their prefixes."""
+"""New locations by old module name, both without ``nextword.``. For a submodule the longest matching name counts."""
 
 RENAMED = {
     "CommonStart": "experiments.comparison.initial_checkpoint.InitialCheckpoint",
@@ -156,13 +156,16 @@ RENAMED = {
     "build_text_memory": "retrieval.ngram.build_ngram_index",
     "recalling": "heads.ngram.with_ngrams",
 }
-"""Old names of documented objects, and their new locations."""
+"""New locations of documented objects, without ``nextword.``, by old name."""
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
-    """Makes the ``__getattr__`` of ``module`` for its renamed objects. ``calls`` is the stack depth for warnings."""
+    """Makes the ``__getattr__`` of ``module`` for its renamed objects, which warns of each old name.
+
+    ``calls`` is the number of functions between the user's code and this ``__getattr__``.
+    """
 
     def get(name: str) -> Any:
         if name not in RENAMED:
@@ -178,7 +181,7 @@ def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
     """Lets a plug-in's class define methods by their old names, or call them on its base class.
 
     Args:
-        kind: The class, at the time when it is created.
+        kind: The plug-in's class; call this function in ``__init_subclass__`` of the base class.
         renamed: Current names of the base class's methods, by old name.
     """
     for old, new in renamed.items():

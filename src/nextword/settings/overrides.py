@@ -11,11 +11,11 @@ from typing import Any
 _FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
-"""Function that converts a text at a path to a table, or returns None if the text is not short for a table."""
+"""Function of a path and the text there. It returns the table that the text is short for, or None if there is none."""
 
 
 def parsed(content: bytes, where: str) -> dict[str, Any]:
-    """Parses a TOML file. If it is invalid, raises ValueError, which names the file by ``where``."""
+    """Parses the ``content`` of a TOML file. If it is invalid, raises ValueError, with the file's name ``where``."""
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
@@ -27,7 +27,7 @@ def parsed(content: bytes, where: str) -> dict[str, Any]:
 
 
 def recipe_and_overrides(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Splits command-line words into an optional recipe (the first word) and overrides.
+    """Splits command-line words into the recipe (the first word, if it has no ``=``) and the overrides.
 
     >>> recipe_and_overrides(["mine.toml", "seed=3"]), recipe_and_overrides(["seed=3"])
     (('mine.toml', ['seed=3']), (None, ['seed=3']))
@@ -47,15 +47,15 @@ def overridden(
 ) -> dict[str, Any]:
     """A copy of ``recipe`` with each ``key.path=value`` applied, from left to right.
 
-    Values are parsed as TOML, or used as text if they are not TOML. A number in the path is a list index, from 0. If a
-    path leads into a text that is short for a table (a spec), ``table_of`` converts the text to the table. For heads,
-    objectives and conditioners this function is ``table_of_spec``.
+    Values are parsed as TOML, or used as text if they are not TOML. Missing tables in a path are created. A number in
+    the path is a list index, from 0. If a path leads into a text that is short for a table, such as ``mos:3``, the text
+    is replaced by the table that ``table_of`` returns.
 
     >>> overridden({"start": {"model": "gpt2"}}, ["start.model=distilgpt2", "start.seed=3"])
     {'start': {'model': 'distilgpt2', 'seed': 3}}
 
     Raises:
-        ValueError: If an override has another form, or its path does not exist.
+        ValueError: If an override has another form, a list has no such index, or a path leads into another value.
     """
     changed = copy.deepcopy(recipe)
     for override in overrides:
@@ -68,7 +68,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """A copy of ``recipe`` with each value set at its path. It is like ``overridden``, but values are not parsed."""
+    """A copy of ``recipe`` with each of ``values`` set at its path. Like ``overridden``, but values are not parsed."""
     changed = copy.deepcopy(recipe)
     for path, value in values.items():
         _put(changed, path.split("."), value, f"{path}={value}", table_of)
@@ -89,7 +89,7 @@ def read_value(text: str) -> Any:
 
 
 def named_path(given: str) -> tuple[str | None, str]:
-    """Splits ``NAME=PATH``. The name is None if there is no name, or if the whole text is an existing path."""
+    """Splits ``NAME=PATH``. The name is None if there is no ``=``, or if the whole text is an existing path."""
     name, equals, path = given.partition("=")
     return (name, path) if equals and not Path(given).exists() else (None, given)
 

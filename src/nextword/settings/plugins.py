@@ -5,8 +5,8 @@ A package names, in its ``pyproject.toml``, a module whose import registers its 
     [project.entry-points."nextword.parts"]
     sharp = "my_package.sharp"
 
-This module is imported only when an unknown name or the list of all names is requested. A broken package therefore does
-not affect programs that use only other components.
+The named module is imported only when an unknown name or the list of all names is requested. A broken package therefore
+does not affect programs that use only other components.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUP = "nextword.parts"
 
 @dataclass(frozen=True)
 class Plugin:
-    """A module whose import registers components, and the distribution that names it (None for ``--import``)."""
+    """A module whose import registers components, with name and version of its package (None for ``--import``)."""
 
     module: str
     package: str | None = None
@@ -78,7 +78,7 @@ def _installed(_path: tuple[str, ...]) -> list[Plugin]:
 
 
 def brought_by(module: str) -> Plugin | None:
-    """Name of the package that contains ``module``, or of the module itself. None for a module of this library."""
+    """The installed plug-in of the package of ``module``, or else ``Plugin(module)``; None: it is of this library."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return None
@@ -87,7 +87,7 @@ def brought_by(module: str) -> Plugin | None:
 
 
 def load() -> None:
-    """Imports every plug-in once. A failed import gives a warning, and the plug-in is left out.
+    """Imports every plug-in once. If an installed one cannot be imported, it is left out with a warning.
 
     Raises:
         ValueError: If a module of ``--import`` cannot be imported.
@@ -111,7 +111,7 @@ def load() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """The loaded plug-ins: the version of each package, and the checksum of each module of ``--import``."""
+    """The loaded plug-ins: each package with its version, and each module of ``--import`` with its checksum."""
     return {
         plugin.package or plugin.module: _checksum(plugin.module) if plugin.package is None else plugin.version or ""
         for plugin, well in _loaded.items()
@@ -127,7 +127,7 @@ def _checksum(module: str) -> str:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """The spec of a module, found without running it or its packages. None if there is none."""
+    """The spec of a module, found without running code of it or of its packages. None if the module does not exist."""
     spec: ModuleSpec | None = None
     parts = name.split(".")
     for count in range(1, len(parts) + 1):

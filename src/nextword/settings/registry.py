@@ -1,7 +1,7 @@
 """A typed registry that maps names in specs, configs and on the command line to classes.
 
-A decorator registers each class, so no list has to be edited, neither in this package nor in plug-ins
-(``nextword.settings.plugins``):
+A decorator registers each class, in this library or in a plug-in (``nextword.settings.plugins``), so that no list has
+to be edited:
 
     >>> animals = Registry[type]("animal")
     >>> @animals.register("cat")
@@ -58,8 +58,8 @@ class Registry(Generic[T]):
         """Decorator that registers a class under ``name`` and under ``aliases``. Lists do not show the aliases.
 
         Raises:
-            ValueError: If ``name`` is not lower case, contains ``+``, ``:`` or ``,``, or belongs to another class, if
-                the class does not extend ``base``, or if its ``Config`` has another name.
+            ValueError: If ``name`` has capitals, spaces, ``+``, ``:`` or ``,``, if it or an alias belongs to another
+                class, if the class does not extend ``base``, or if the default name in its ``Config`` is another.
         """
         if name != name.lower() or any(mark in name for mark in "+:, "):
             raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")
@@ -87,7 +87,7 @@ class Registry(Generic[T]):
         return file
 
     def get(self, name: str) -> T:
-        """The class registered under ``name``, in any case.
+        """The class registered under ``name`` or this alias, in upper or lower case.
 
         Raises:
             UnknownNameError: If the name is unknown. The message has the most similar name and all known names.
@@ -101,11 +101,11 @@ class Registry(Generic[T]):
         return self._entries[self._aliases.get(name.lower(), name.lower())]
 
     def written(self, name: str) -> str:
-        """The form of a name in lists."""
+        """The form in which the list of known names in an error shows ``name``."""
         return name
 
     def names(self) -> tuple[str, ...]:
-        """All names, sorted."""
+        """All registered names, sorted, including those of plug-ins but not the aliases."""
         return tuple(sorted(self._all()))
 
     def __contains__(self, name: object) -> bool:

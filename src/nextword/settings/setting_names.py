@@ -32,7 +32,7 @@ def of_command(options: Options) -> Iterator[None]:
 
 
 def named(setting: str, value: object = None) -> str:
-    """A setting as users write it, alone or with ``value``. ``setting`` is its name in Python."""
+    """The setting with the Python name ``setting`` as the user writes it, alone or with ``value``."""
     options = _command.get()
     known = {} if options is None else options()
     option = known.get(setting, known.get(setting.removesuffix("s")))  # repeatable options have singular names

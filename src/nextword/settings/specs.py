@@ -30,11 +30,12 @@ class SpecSettings(Settings):
     """Settings that can be given in a spec after the colon, as in ``mos:3,static``."""
 
     published: ClassVar[Mapping[str, Any]] = {}
-    """Settings of the component's paper, which ``published`` in a spec selects. Empty if they are the defaults."""
+    """Settings of the component's paper, which the word ``published`` in a spec selects. Empty if there is no such
+    word for this component, for example because the defaults are the paper's."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Settings for the arguments of a spec. For ``mos:3,static`` the argument is ``["3", "static"]``.
+        """The settings that ``arguments`` of a spec select. For ``mos:3,static`` these are ``["3", "static"]``.
 
         Raises:
             ValueError: If the arguments are invalid.
@@ -44,7 +45,7 @@ class SpecSettings(Settings):
         return {}
 
     def arguments(self) -> list[str]:
-        """The inverse of ``from_arguments``. Empty if all settings have their default values."""
+        """The inverse of ``from_arguments``: arguments that select these settings. Empty if they are the defaults."""
         return []
 
     @classmethod
@@ -60,7 +61,7 @@ class SpecSettings(Settings):
 
     @property
     def is_published(self) -> bool:
-        """Whether all settings are those of the paper."""
+        """Whether all settings in ``published`` have the paper's values. False if ``published`` is empty."""
         return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
 
     def spec_arguments(self) -> list[str]:
@@ -115,7 +116,7 @@ class Modifiers(Registry[type[Modifier]]):
         super().__init__("modifier", Modifier)
 
     def written(self, name: str) -> str:
-        """Syntax of a modifier, for the list in a message."""
+        """The modifier's ``usage``, which the list of known modifiers in an error shows."""
         return self.get(name).usage
 
     def by_field(self) -> dict[str, type[Modifier]]:
@@ -123,7 +124,7 @@ class Modifiers(Registry[type[Modifier]]):
         return {modifier.field: modifier for modifier in map(self.get, self.names())}
 
     def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
-        """The short form of each modifier of a config, with its meaning."""
+        """The short form (``+mi``) of each modifier that ``config`` needs, with its meaning."""
         for field, modifier in self.by_field().items():
             written = modifier.write(getattr(config, field)) if field in type(config).model_fields else None
             if written is not None:
@@ -136,8 +137,12 @@ C = TypeVar("C", bound=SpecSettings)
 class Grammar(Generic[C]):
     """Parses and writes the specs of one kind of component.
 
-    Each class of the registry has a ``Config`` that extends ``config``. The registry's kind, such as "head", is also
-    the name of the config field with the component's name. Messages show ``example``, which is a spec.
+    Args:
+        registry: The components. Each class has a ``Config`` that extends ``config``. The registry's kind, such as
+            "head", is also the name of the config field with the component's name.
+        config: Base class of the configs.
+        example: A spec, shown in errors.
+        modifiers: The modifiers of this kind of component; None: no modifiers.
     """
 
     def __init__(
@@ -149,7 +154,7 @@ class Grammar(Generic[C]):
         self.modifiers = Modifiers() if modifiers is None else modifiers
 
     def parse(self, spec: str | Mapping[str, Any] | C) -> C:
-        """Parses a spec, or a mapping whose name may be a spec, into a typed config. A config is returned unchanged.
+        """Parses a spec, or a mapping of settings with a name or spec, into a config. A config is returned unchanged.
 
         Raises:
             ValueError: If a name or key is unknown, a modifier is not accepted, arguments are invalid, or a setting is
@@ -174,7 +179,7 @@ class Grammar(Generic[C]):
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def table(self, text: str) -> dict[str, Any]:
-        """The settings of a spec, including the component's name. Like ``parse``, but without validation of values."""
+        """The settings that the spec ``text`` gives, with the component's name; values are not validated."""
         (name, arguments), *terms = map(read_term, split_outside(text, "+"))
         self.expect_known(name)
         config = self._config_of(name)
@@ -208,7 +213,7 @@ class Grammar(Generic[C]):
         return "+".join(write_term(term.name, term.arguments()) for term in self._terms(config))
 
     def title(self, config: C) -> str:
-        """Like ``write``, but without settings by name. Tables and folders of comparisons use it as a title."""
+        """Like ``write``, but without settings by name; for titles in tables and names of folders of comparisons."""
         return "+".join(write_term(term.name, term.positional) for term in self._terms(config))
 
     def place(self, name: str) -> str:

@@ -1,1 +1,1 @@
-"""The audit of next-word distributions of any model or scorer. It also tests the properties of the checker."""
+"""The audit, with which ``nextword.check`` tests scorers and models without a nextword head."""

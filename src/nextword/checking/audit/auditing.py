@@ -1,4 +1,4 @@
-"""The audit tests all properties that apply to a scorer, or to a model without our head. It tests causes first."""
+"""The audit tests all properties that apply to a scorer, or to a model without a nextword head, causes first."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
 
 @dataclass(frozen=True, eq=False)
 class AuditQuestion:
-    """A property, and the test cases for it: ``cases`` should show a fault of this property and no other fault."""
+    """A property with test cases that are chosen so that faults of other properties do not show in them."""
 
     property: Property
     cases: Sequence[Case]
@@ -63,7 +63,7 @@ class AuditQuestion:
     costly: bool = False
     """Whether testing is so slow that no smaller input is searched for that shows the same fault."""
     told: str = ""
-    """Sentence that the report contains if the property was tested."""
+    """Sentence that is added to ``CheckReport.power`` if the property was tested."""
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class Audit:
             self.ask(question)
 
     def report(self, name: str) -> CheckReport:
-        """Return the report."""
+        """Return the report on the subject ``name``."""
         dtype = str(self.readers[0].precision).removeprefix("torch.")
         return CheckReport(name, "", dtype, tuple(self.rows), findings=tuple(self.findings), power=self._power())
 
@@ -160,9 +160,9 @@ class Wanted:
     """The texts of an audit.
 
     Args:
-        lengths: Lengths of the random texts.
-        given: The caller's texts. None: only random texts.
-        tokenizer: Tokenizer of the given texts.
+        lengths: Lengths of the random texts, in tokens.
+        given: The caller's texts or token ids. None: only random texts.
+        tokenizer: Tokenizer of the given texts. None: they are token ids.
         max_length: Maximum number of tokens of a given text. Longer texts are truncated.
         seed: Seed of the random texts.
         thorough: Whether to run also tests that need much memory.
@@ -177,7 +177,7 @@ class Wanted:
 
 
 def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progress) -> CheckReport:
-    """Audit ``scorer``, as described in ``nextword.check``.
+    """Audit ``scorer`` (a ``Scorer``) with token ids below ``vocabulary``, as described in ``nextword.check``.
 
     Raises:
         ValueError: If the scorer has none of the methods that return probabilities.

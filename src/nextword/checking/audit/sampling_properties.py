@@ -64,7 +64,7 @@ def largest_step(uniform: Float[Tensor, "n"]) -> float:
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """The j for which the count of numbers above ``1 - 2^-j`` is least probable, and the count's log-probability."""
+    """The j (1 to 10) whose count of numbers above ``1 - 2^-j`` is most extreme, and its log tail probability."""
     from scipy.stats import binom
 
     chances = []
@@ -77,7 +77,7 @@ def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
 
 
 def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> float:
-    """The smallest log-probability, over all tokens, of a token's count in ``drawn`` (binomial distribution)."""
+    """The smallest log tail probability, over all tokens, of a token's count in ``drawn`` (binomial distribution)."""
     from scipy.stats import binom
 
     counts, p = torch.bincount(drawn, minlength=len(log_probs)).numpy(), log_probs.double().exp().clamp_max(1).numpy()
@@ -189,7 +189,7 @@ MANY = 20_000
 """Maximum vocabulary size for which all continuations are tested in a quick audit."""
 
 FEW_PREFIXES = 2
-"""Maximum number of prefixes whose continuations are tested."""
+"""Maximum number of prefixes whose continuations are tested if the vocabulary has more than ``MANY`` tokens."""
 
 
 def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
@@ -218,11 +218,11 @@ def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) 
     r"""Largest distance from 1 of the sum of V correctly normalised probabilities that rounding explains.
 
     It is ``u_c (s + log V + lambda sqrt(V)) + u_a log V``, with the unit roundoffs u_c of ``computed`` and u_a of
-    ``answers``. A log-probability has a rounding error relative to logits of size s and to itself. The normaliser is a
-    sum of V terms in any order. Its rounding errors exceed ``lambda sqrt(V) u_c`` with the probability ``2
-    exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to the allowed false-alarm rate. If
-    ``answers`` is less precise than ``computed``, rounding the answers changes the sum by at most ``u_a`` times the
-    entropy.
+    ``answers``. The first two terms are the rounding error of a log-probability: relative to the logits, whose size s
+    is assumed to be 256, and to itself. The third term is for the normaliser, a sum of V terms in any order. Its
+    rounding errors exceed ``lambda sqrt(V) u_c`` with the probability ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019,
+    theorem 2.4), which is set to the allowed false-alarm rate per sum. The last term is 0 unless ``answers`` is less
+    precise than ``computed``: rounding the answers then changes the sum by at most u_a times the entropy.
 
     Args:
         answers: Precision of the returned log-probabilities.
@@ -292,10 +292,10 @@ def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
 
 
 def continuations(vocabulary: int, thorough: bool) -> Property:
-    """The property that all continuations sum to one. With a large vocabulary, only a thorough audit tests it.
+    """The property that the probabilities of all next tokens sum to 1, for a scorer of observed tokens only.
 
-    A test of only some continuations would prove nothing about the sum, because the other continuations may have the
-    missing probability.
+    With more than 20,000 tokens, only a thorough audit tests it. A test of only some tokens would prove nothing about
+    the sum, because the other tokens may have the missing probability.
     """
     if thorough or vocabulary <= MANY:
         return CONTINUATIONS
@@ -340,7 +340,7 @@ MISSED = 1e-3
 
 
 def share_found(asked: int) -> float:
-    """Share of faulty positions above which ``asked`` tests miss all faulty positions with probability below 0.001.
+    """Share of positions that must be faulty so that tests of ``asked`` positions miss all with probability 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069

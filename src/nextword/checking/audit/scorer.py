@@ -27,12 +27,13 @@ Array: TypeAlias = Any
 class Scorer(Protocol):
     """Anything that returns next-token probabilities: a function, or an object with some of these methods.
 
-    All probabilities are natural logarithms. Token ids count from 0 to ``vocabulary`` - 1. The audit does not pad texts
-    and adds no start and end tokens. A scorer that needs such tokens must add them itself.
+    All log-probabilities are natural logarithms. Token ids are 0 to V - 1; V is the argument ``vocabulary`` of
+    ``nextword.check``. The audit does not pad texts and adds no start and end tokens. A scorer that needs such tokens
+    must add them itself.
 
-    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these methods is audited. If a
-    scorer has several, their answers are compared. All other methods are optional and allow more tests. Leave out
-    methods that do not apply.
+    A scorer needs at least one of ``__call__``, ``text_distributions`` and ``text_log_probs``. Each that it has is
+    audited, and their answers are compared. All other methods are optional and allow more tests. Leave out methods that
+    do not apply.
 
     Examples:
         >>> import torch, nextword as nw
@@ -51,14 +52,14 @@ class Scorer(Protocol):
         ...
 
     def text_distributions(self, texts: Texts, /) -> Sequence[Array]:
-        """For each text of T tokens, log-probabilities (T, V). Row t predicts token t from the tokens before it.
+        """For each text of T tokens, log-probabilities (T, V). Row t predicts token t (from 0) from the tokens before.
 
         Row 0 is the distribution before any token. It is NaN if the scorer has no such distribution.
         """
         ...
 
     def text_log_probs(self, texts: Texts, /) -> Sequence[Array]:
-        """For each text of T tokens, (T,): the log-probability of each token given the tokens before it.
+        """For each text of T tokens, the log-probability (T,) of each token given the tokens before it.
 
         A compressor or a bits-per-byte benchmark needs only these numbers. The first number may be NaN if the scorer
         does not predict the first token.
@@ -66,11 +67,11 @@ class Scorer(Protocol):
         ...
 
     def text_totals(self, texts: Texts, /) -> Sequence[float]:
-        """For each text, its total log-probability, which is the sum over its tokens without those that are NaN."""
+        """For each text, the sum of its tokens' log-probabilities, without those that are NaN."""
         ...
 
     def reset(self) -> None:
-        """Optional. Forget all texts. Called before each question. A scorer without this method must not keep state."""
+        """Forget all texts. The audit calls this before it scores texts. Without it, a scorer must not keep state."""
         ...
 
     def in_steps(self, texts: Texts, sizes: Sequence[int], order: Sequence[int] | None, /) -> Sequence[Array]:
@@ -78,9 +79,9 @@ class Scorer(Protocol):
 
         Args:
             texts: Texts of equal length.
-            sizes: Numbers of tokens per step, repeated as needed.
+            sizes: Numbers of tokens of the steps; after the last number, the first is used again.
             order: If given, cache and texts are reordered after the first step, as in beam search. Row i then continues
-                as text ``order[i]``.
+                as text ``order[i]``. The answers have the new order. None: no reordering.
         """
         ...
 
@@ -89,7 +90,7 @@ class Scorer(Protocol):
         ...
 
     def bits_and_bytes(self, texts: Sequence[str], /) -> Sequence[tuple[float, int]]:
-        """For each text (a string), the numbers of bits and bytes for "bits per byte"."""
+        """For each text (a string), its cost in bits and its number of bytes, from which bits per byte is computed."""
         ...
 
 
@@ -109,10 +110,10 @@ class WrongAnswerError(ValueError):
 
 
 class ScorerReader(Reader):
-    """Reads a scorer through one of its methods.
+    """Reads a scorer through the method ``way``.
 
-    Each text gets one additional token, so that the prediction after the text is returned too. Nothing is padded.
-    ``copied`` is a copy of the scorer that ``copy_of`` made before any question.
+    Each text gets one additional token, so that the scorer also predicts what follows the text. Nothing is padded.
+    ``copied`` is a copy of the scorer that ``copy_of`` made before the scorer got any text.
     """
 
     def __init__(self, scorer: Any, way: str, vocabulary: int, copied: bytes | None = None) -> None:
@@ -127,11 +128,11 @@ class ScorerReader(Reader):
         return [ids[mask].tolist() for ids, mask in zip(batch.ids.cpu(), batch.mask.cpu(), strict=True)]
 
     def longer_texts(self, batch: Batch) -> list[list[int]]:
-        """The same texts, each with one more token."""
+        """The texts of ``batch``, each with one more token."""
         return [[*text, text[0]] for text in self.texts(batch)]
 
     def told(self, batch: Batch) -> Float[Tensor, "N K"]:
-        """Log-probabilities after every token of a batch, computed anew."""
+        """Log-probabilities after every token of ``batch``, which are not cached."""
         return torch.cat([answer[1:] for answer in self.asked(self.longer_texts(batch))])
 
     def asked(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -150,7 +151,7 @@ class ScorerReader(Reader):
         return [answer.reshape(len(answer), -1) for answer in found]
 
     def untouched(self) -> ScorerReader:
-        """A reader of the copy of the scorer that was made before any question."""
+        """A reader of the copy of the scorer, which has not seen any text."""
         assert self._copied is not None
         return ScorerReader(pickle.loads(self._copied), self.mode, self.vocabulary)
 
@@ -173,7 +174,7 @@ class ScorerReader(Reader):
 
     @property
     def precision(self) -> torch.dtype:
-        """Precision of the scorer's sums, as far as it is known."""
+        """Precision of the scorer's sums: float64 if ``Scorer.precision`` says so, otherwise float32."""
         return torch.float64 if getattr(self.model, "precision", "") == "float64" else torch.float32
 
     def in_steps(
@@ -212,12 +213,12 @@ class ScorerReader(Reader):
 
 
 def ways_of(scorer: Any) -> tuple[str, ...]:
-    """The methods by which a scorer returns probabilities."""
+    """Names of those methods of ``WAYS`` that a scorer has."""
     return tuple(way for way in WAYS if callable(getattr(scorer, way, None)))
 
 
 def lacks(method: str) -> Callable[[Any], str]:
-    """For ``Property.applies``: the reason why a scorer without this method is not tested, or an empty text."""
+    """The function ``Property.applies`` for a property that needs the method ``method`` of a scorer."""
     return lambda scorer: "" if callable(getattr(scorer, method, None)) else f"the scorer has no {method}"
 
 
@@ -275,10 +276,10 @@ class LmEvalScorer:
 
 
 def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
-    """Open an lm-eval model as a scorer. The vocabulary size is returned too.
+    """Open an lm-eval model as a scorer. Returns the scorer and its vocabulary size.
 
-    The argument is that of ``--model_args``, such as ``pretrained=NAME,dtype=float32``. For a model type other than
-    ``hf``, the type and a colon come first: ``vllm:pretrained=NAME``.
+    ``arguments`` are those of lm-eval's option ``--model_args``, such as ``pretrained=NAME,dtype=float32``. For a model
+    type other than ``hf``, the type and a colon come first: ``vllm:pretrained=NAME``.
 
     Raises:
         ValueError: If lm-eval is not installed or does not know the model.

@@ -234,7 +234,7 @@ audits."""
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
-    """Several new texts. Each is scored twice in a row."""
+    """What changes if each of several new texts is scored twice in a row."""
 
     gains: Float[Tensor, "K"]
     """Gain of each observed token, in nats: its log-probability in the second answer minus that in the first."""
@@ -255,14 +255,14 @@ class Repetition:
 
     @property
     def was_learned(self) -> bool:
-        """Whether tokens are systematically more probable in the second answers."""
+        """Whether the mean of ``gains`` is more than 4 standard errors above 0."""
         if len(self.gains) < 2 or not self.gains.any():
             return False
         error = float(self.gains.std()) / math.sqrt(len(self.gains))
         return float(self.gains.mean()) > _SURE * error
 
     def deviations(self, variant: str, said: str = "") -> Iterator[Deviation]:
-        """Deviation of the second answer from the first."""
+        """``found`` with the name ``variant``, and with ``said`` before each description."""
         for found in self.found:
             yield found._replace(variant=variant, at=said + found.at)
 
@@ -355,4 +355,4 @@ REPEATS = (
         measure=_left_over,
     ),
 )
-"""All properties, in the order of the report."""
+"""The properties of repeated questions that need no copy of the scorer, in the order of the report."""

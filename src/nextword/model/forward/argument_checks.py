@@ -154,7 +154,7 @@ def expect_positions(position_ids: Any) -> None:
 
 
 def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") -> None:
-    """Raises ValueError if positions are not given as a boolean mask (B, T)."""
+    """Raises ValueError, with the argument's ``name``, if ``positions`` are not a boolean mask of this ``shape``."""
     given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
     if given is not torch.bool:
         raise ValueError(f"{name}: must be a mask of torch.bool, True at those to keep ({given} given)")
@@ -163,7 +163,7 @@ def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") ->
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:
-    """Raises ValueError if a token id is outside the vocabulary. Only tensors on the CPU are checked."""
+    """Raises ValueError if one of ``ids`` is neither 0 to ``size`` - 1 nor ``ignored``; checks only on the CPU."""
     # on another device the check would wait for the device in every step
     if ids.device.type != "cpu" or is_torchdynamo_compiling() or ids.numel() == 0:
         return

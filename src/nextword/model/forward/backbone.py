@@ -28,7 +28,8 @@ class BackboneOutput:
     Args:
         outputs: The backbone's outputs that the caller requested, without logits.
         states: Inputs of the output layer at the new tokens (B, T, D).
-        layers: The last decoder hidden states at the new tokens, last layer first; as many layers as the head reads.
+        layers: Decoder hidden states at the new tokens, times ``state_scale``: of as many layers as the head reads,
+            last layer first.
         source_states: Last hidden state of the encoder; None for a decoder-only model.
         output_layer: The backbone's output layer.
     """
@@ -136,7 +137,7 @@ def _too_long(model: NextWordModel, batch: ForwardBatch) -> str | None:
 
 
 def too_long(config: Any, length: int) -> str | None:
-    """Error message if ``length`` tokens exceed a model's learned positions; None if they fit."""
+    """Error message if ``length`` positions exceed the ``max_position_embeddings`` of ``config``; None if they fit."""
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None or length <= limit:
         return None
@@ -155,7 +156,7 @@ class AuxiliaryStates:
 
     Args:
         kept: Tensors that the conditioner caches.
-        source: Tokens of the texts, if the head reads them.
+        source: Tokens and states of the texts, which the head reads; None: it reads no source.
         backbone_inputs: Further arguments of the backbone's forward.
         before_text: Embeddings (B, P, D) at this pass's virtual positions; None if there are none.
     """
@@ -167,7 +168,7 @@ class AuxiliaryStates:
 
 
 def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates | None:
-    """Encodes the auxiliary texts, or reuses cached states of an earlier pass. None for a model without a conditioner.
+    """Encodes the auxiliary texts, or reuses what an earlier pass cached. None for a model without a conditioner.
 
     Raises:
         ValueError: If a needed auxiliary text is missing or does not match the batch.

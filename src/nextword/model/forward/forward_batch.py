@@ -33,7 +33,7 @@ NO_CONDITIONER = (
 )
 
 AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_positions")
-"""Arguments of forward that only conditioned models have. Encoder-decoder models also have ``source_ids``."""
+"""Arguments of forward that only conditioned models have. (``source_ids`` is also for encoder-decoder models.)"""
 
 
 @dataclass(frozen=True)
@@ -109,20 +109,21 @@ class ForwardBatch:
     Args:
         ids: The decoder's new tokens; -1 if only embeddings are given.
         valid: False at padding.
-        labels: Label at each position, ignored at padding; None if not given.
-        targets: Target of each position; None without labels.
+        labels: Label at each position, -100 at padding; None: not given.
+        targets: Label that each position predicts, -100 if it predicts none; None: no labels were given.
         input_ids: Token ids passed to the backbone.
         inputs_embeds: Embeddings passed to the backbone, instead of the ids or in addition.
         attention_mask: The mask for the backbone.
         position_ids: The positions for the backbone.
-        virtual: Number of virtual positions before the tokens (soft prefix); included in mask and positions.
+        virtual: Number of positions of a soft prefix that this pass puts before the tokens; ``attention_mask`` and
+            ``position_ids`` include them.
         source: The encoder's text; None for a decoder-only model.
         auxiliary: The auxiliary text of a conditioned model.
         past: Caches from earlier passes.
         use_cache: Whether a KV cache is requested; None: as in the model's configuration.
         new_positions: If rows are windows of one text, True for positions that were not in earlier windows. None if
             rows are separate texts.
-        texts: Row of each text, if rows hold several texts; None: one text per row.
+        texts: Where each text is, if rows hold several texts; None: one text per row.
         further: Other arguments, passed to the backbone unchanged.
     """
 
@@ -306,7 +307,7 @@ def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) 
         past: Number of positions in the KV cache; None if unknown.
 
     Raises:
-        ValueError: If the mask does not fit the tokens, or has values other than 1 and 0.
+        ValueError: If the shape of ``mask`` does not fit ``tokens``, or (checked only on the CPU) a value is negative.
     """
     rows, positions = tokens.shape[:2]
     if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):

@@ -34,7 +34,7 @@ class HeadInputs:
         past: Number of positions before the first new token.
         memory: The sequences so far; None if the head does not keep them.
         source: The encoder side or the auxiliary text; None if the head does not read it.
-        output_layer: The backbone's output layer with bias and scaling, one row per sequence.
+        output_layer: The backbone's output layer with bias and scaling, and the conditioner's offset per sequence.
         input_embedding: Weight of the backbone's input embedding; None if it is quantised or offloaded.
         output_embedding: Weight of the output layer; None if it is quantised or offloaded.
         new_positions: If the rows of the pass were windows of one text: a mask (B, T) of the positions that the single
@@ -217,9 +217,12 @@ def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> S
 
 @dataclass(frozen=True)
 class PackedTokens:
-    """The new tokens of one pass (negative at virtual positions), and the output layer's input at each token.
+    """The N new tokens of one pass of a serving engine.
 
-    ``layers`` are the last decoder hidden states (N, D), last layer first; as many layers as the head reads.
+    Args:
+        ids: Token ids; negative where a token stands for a part of an image, which a head cannot copy.
+        states: Input of the output layer at each token.
+        layers: Decoder hidden states (N, D) at the tokens: of as many layers as the head reads, last layer first.
     """
 
     ids: Int[Tensor, "N"]
@@ -229,7 +232,7 @@ class PackedTokens:
 
 @dataclass(frozen=True)
 class OutputParts:
-    """The parts of the model that a head uses: the backbone's output layer and the embedding weights."""
+    """The parts of the model that a head uses: the output layer, and both embedding weights (None: not readable)."""
 
     output_layer: Vocabulary
     input_embedding: Tensor | None = None
@@ -289,7 +292,7 @@ class PackedInputs:
 
 
 def packed_inputs(head: Head, parts: OutputParts, tokens: PackedTokens, memory: PagedHeadCache) -> PackedInputs:
-    """Makes the inputs of a decoder-only model's head in one pass, and adds the new tokens to its cache."""
+    """Makes the inputs of a decoder-only model's ``head`` in one pass, and adds the new ``tokens`` to ``memory``."""
     states = tokens.states[:, None]
     valid = torch.ones_like(tokens.ids[:, None], dtype=torch.bool)
     layers = tuple(layer[:, None] for layer in tokens.layers)

@@ -247,7 +247,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
 
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
-    """Raises ValueError if the hidden states that a head reads are not one vector per position (as in Gemma 3n)."""
+    """Raises ValueError if fewer than ``count`` hidden states exist, or one is not a vector per position (Gemma 3n)."""
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
@@ -272,7 +272,7 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
 
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
-    """Raises ValueError if a saved factor differs from the factor that ``validate_output_layer`` measures."""
+    """Raises ValueError if the factor ``saved`` differs by over 2 % from what ``validate_output_layer`` measures."""
     scale = validate_output_layer(backbone)
     if abs(scale / saved - 1) > 2e-2:  # in half precision the factor is measured with an error of about one percent
         raise ValueError(

@@ -160,7 +160,10 @@ def readings(model: NextWordModel) -> TextReadings | None:
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether a text gets the same scores packed as alone. This is tested once per attention implementation."""
+    """Whether the backbone separates packed texts: it has no recurrent layer, and ``share_left`` is below a quarter.
+
+    This is tested once per attention implementation.
+    """
     known: dict[str, bool] = model._parts_texts
     kind = attention_of(model)
     if kind not in known:
@@ -245,7 +248,7 @@ class TextRows:
 
     @property
     def ends(self) -> Bool[Tensor, "B T"]:
-        """The last position of each text."""
+        """A mask: True at the last position of each text."""
         return torch.nn.functional.pad(self.position[:, 1:] == 0, (0, 1), value=True)
 
     def laid_out(self, packed: Shaped[Tensor, "B T ..."]) -> Shaped[Tensor, "R L ..."]:

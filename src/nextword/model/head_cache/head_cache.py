@@ -22,12 +22,13 @@ class HeadCache(HeadCacheView):
     local embeddings of the source::
 
         stream   (B, S, ...)  one entry for each position of the text, all of them read again in every step
-        window   (B, W, ...)  entries of the last W positions, read only from the positions just behind them
-        source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
+        window   (B, W, ...)  entries of the last W positions, read only at the positions right after them
+        source   (B, E, ...)  entries of the source or of the auxiliary text, made in the first pass, later only read
 
     In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
-    ``of_source`` if there is a source. Between passes the owner of the KV cache calls ``reset``, ``crop``, ``align``,
-    ``reorder`` and ``repeat``. Before a long text it calls ``reserve``.
+    ``of_source`` if there is a source. Between passes the KV cache calls ``reset``, ``crop``, ``reorder`` and
+    ``repeat`` if its keys and values change in this way, and speculative decoding calls ``align``. ``generate`` calls
+    ``reserve`` if the KV cache does not show its maximum length.
 
     Like keys and values, the values of a position depend only on the tokens up to this position. If an implementation
     does not support an operation, it raises a ValueError that says what to do instead.
@@ -39,7 +40,7 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions in the KV cache, including those that this cache dropped; a tensor if it is static."""
+        """Number of positions of the text in the KV cache, also if this cache dropped them; static: a tensor."""
 
     # -- during a pass
 
@@ -55,7 +56,7 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """Cached values of the source (B, ...). ``make`` computes them in the first pass; later passes reuse them.
+        """Values (B, ...) of the source, by name. ``make`` computes them in the first pass; later passes reuse them.
 
         ``virtual`` is the number of virtual positions that this pass puts before the text.
         """
@@ -69,7 +70,7 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def reserve(self, positions: int) -> None:
-        """Ensures that ``positions`` positions of text fit."""
+        """Makes a cache of fixed size large enough for ``positions`` positions of text."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -80,7 +81,7 @@ class HeadCache(HeadCacheView):
         """Removes the last ``-change`` positions, such as rejected draft tokens (``change`` <= 0). The source stays."""
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """Removes the last ``dropped[i]`` positions of sequence i (B,), then aligns all ends at length ``length``.
+        """Removes the last ``dropped[i]`` positions of sequence i, then moves all sequences to end at ``length``.
 
         Shorter sequences get padding at the beginning. A static cache does not support this method.
         """
@@ -98,7 +99,7 @@ class HeadCache(HeadCacheView):
 
 
 def unknown(like: Tensor, positions: int) -> Tensor:
-    """Values (B, ``positions``, ...) of a stream for unknown positions: token -1, not valid, zeros."""
+    """Values (B, ``positions``, ...) of a stream ``like`` for unknown positions: -1 for integers, otherwise zeros."""
     shape = (like.shape[0], positions, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 
@@ -135,7 +136,7 @@ class DynamicHeadCache(HeadCache):
         return self._streams[IDS].positions.shape[1] if self._streams else 0
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """Appends the new positions; returns the index of the first of them in the streams."""
+        """See ``HeadCacheView.write``. Returns the index, among the kept positions, of the first new position."""
         self._expect_reach(looks_back)
         if not self._streams and not self._unseen:
             self._streams = {name: GrowingTensor(stream) for name, stream in new.items()}
@@ -407,7 +408,7 @@ class StaticHeadCache(HeadCache):
         self._knows_source = False
 
     def crop(self, change: int) -> None:
-        """Raises ValueError, because a static cache cannot be cropped. Transformers checks ``is_croppable`` before."""
+        """Raises ValueError if ``change`` is negative, because a static cache cannot be cropped."""
         if change < 0:
             raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
 

@@ -159,9 +159,10 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
 
 
 def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
-    """Attaches a head cache to any KV cache; the head's values at positions that are already in it are unknown.
+    """Attaches a new head cache to any KV cache, and returns it.
 
-    ``max_length`` is needed for a static cache with only sliding-window layers, which do not know the full length.
+    The head's values at positions that are already in ``kv_cache`` are unknown. ``max_length`` is the maximum length of
+    a text. A static KV cache needs it if all its layers have sliding windows, which do not know the full length.
     """
     inner = decoder_cache(kv_cache)
     head_cache: HeadCache
@@ -181,10 +182,10 @@ def can_align(kv_cache: Any) -> bool:
 
 
 def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
-    """Removes the last ``dropped[i]`` positions (B,) of sequence i of a cache for which ``can_align`` is true.
+    """Removes the last ``dropped[i]`` positions of sequence i of a cache for which ``can_align`` is true.
 
-    Then all sequences end at the same position, with ``length`` positions in all. Keys may move because they already
-    include their position ids. The caller must mask the gaps at the beginning.
+    Then ``kv_cache`` has ``length`` positions, and all sequences end at the last one. Keys may move because they
+    already include their position ids. The caller must mask the gaps before shorter sequences.
     """
     inner: Any = decoder_cache(kv_cache)
     for layer in inner.layers:
@@ -205,10 +206,10 @@ class LongMemory(DynamicHeadCache):
     The rows of a pass are windows of one text, in order. Their new positions follow those of the previous pass::
 
         memory = LongMemory()
-        for rows, new in windows:  # (B, T) tokens, and True if the window before does not have the token
+        for rows, new in windows:  # (B, T) tokens, and a mask: True at tokens that no earlier window has
             distribution = model.distribution(rows, memory=memory, new_positions=new)
 
-    A head such as ``cache:long=12288`` sees the last 12,288 positions, wherever the windows begin; earlier positions
+    A head such as ``cache:long=12288`` reads the last 12,288 positions, wherever the windows begin; earlier positions
     are dropped. Gradients reach only positions of the same pass.
 
     Args:
@@ -226,7 +227,7 @@ class LongMemory(DynamicHeadCache):
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """See ``DynamicHeadCache.write``. Gradients do not reach earlier passes. Several rows may continue one text."""
+        """See ``DynamicHeadCache.write``; gradients do not reach earlier passes. Several rows may continue one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)
@@ -240,7 +241,7 @@ class LongMemory(DynamicHeadCache):
         return super().write(new, looks_back)
 
     def kept(self) -> dict[str, Tensor]:
-        """The kept values by name, for instance for a checkpoint."""
+        """Copies of the kept values by name, for instance for a checkpoint."""
         return {name: positions.detach().clone() for name, positions in self.read().items()}
 
     def keep(self, kept: Mapping[str, Tensor]) -> None:

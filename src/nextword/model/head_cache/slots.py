@@ -44,8 +44,8 @@ class SlotMapping:
     Args:
         starts: Index in the row of each request's first new token, followed by N: R + 1 numbers.
         lengths: Number of tokens of each request so far, including new tokens; at least 1.
-        held: Slot of each token so far. Entries after the last token repeat the first slot, which can be read.
-        count: N, as a host number.
+        held: For each request, the slot of each of its tokens. Entries after its last token repeat its first slot.
+        count: N as a Python number, so that it need not be read from the device.
     """
 
     starts: Int[Tensor, "_R"]
@@ -86,7 +86,7 @@ class SlotMapping:
         count: int,
         longest: int | None = None,
     ) -> SlotMapping:
-        """Makes the mapping from the concatenated slots of all requests; other arguments are those of ``of_blocks``."""
+        """Makes the mapping from ``listed``, the slots of the requests' tokens one after another; see ``of_blocks``."""
         lengths = lengths.long()
         first = lengths.cumsum(0) - lengths
         return cls(starts.long(), lengths, listed.long()[first[:, None] + _positions(lengths, longest)], count)
@@ -108,7 +108,7 @@ class SlotMapping:
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new token and of ``positions`` tokens before it, and a mask: True before the text's start."""
+        """For each new token: slots of ``positions`` tokens before it and its own, and a mask: True before the text."""
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
@@ -149,7 +149,7 @@ class SlotMemory:
 
     @property
     def bytes_per_slot(self) -> int:
-        """Bytes per slot of the streams written so far."""
+        """Bytes per slot of the streams and windows written so far."""
         return sum(kept[0].numel() * kept.element_size() for kept in (*self.streams.values(), *self.windows.values()))
 
 

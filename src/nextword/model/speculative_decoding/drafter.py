@@ -1,4 +1,4 @@
-"""Drafters: the base class, a drafter that copies from where the head points, and prompt lookup."""
+"""Drafters: the base class, a drafter that continues what the head copied, and prompt lookup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Draft:
     Attributes:
         tokens: Token ids, at least one.
         evidence: Kind of evidence; drafts with equal evidence share one acceptance rate.
-        agreed: Number of tokens before the copied position that equal the last tokens of the text.
+        agreed: Number of tokens before the first copied token that equal the last tokens of the text.
         found: Text and position from which the first draft token was copied; None: not copied.
     """
 
@@ -46,9 +46,9 @@ class KnownText:
 
     Attributes:
         tokens: Ids of the decoder's text so far, without padding.
-        source: Ids of the head's source, padding included; empty if there is none.
-        instead: If the last draft was copied and the last token differs from it: text and position of the draft token
-            that the last token replaced. None if the draft was not copied from a position.
+        source: Ids of the source that the head reads, padding included; empty if there is no source.
+        instead: If the last draft was copied: text and position of the token after its accepted tokens, in whose place
+            the model chose the last token of ``tokens``. None: the last pass had no draft, or one that was not copied.
     """
 
     tokens: list[int]
@@ -63,11 +63,11 @@ class KnownText:
 
 
 MOST_AGREED = 8
-"""Maximum number of tokens that are compared before a position."""
+"""Maximum number of tokens that ``agreed_before`` compares."""
 
 
 def agreed_before(there: Sequence[int], position: int, here: Sequence[int]) -> int:
-    """Number of tokens of ``there`` up to ``position`` that equal the last tokens of ``here``, at most ``MOST_AGREED``.
+    """Length of the longest common ending of ``there[: position + 1]`` and ``here``, at most ``MOST_AGREED``.
 
     >>> agreed_before([5, 6, 7, 8], 2, [9, 6, 7])
     2
@@ -83,8 +83,8 @@ class Decided:
     """The distributions from which the last token of each text was chosen.
 
     Attributes:
-        distribution: Distribution of the last pass.
-        positions: Row of the distribution for each text's last token (R,).
+        distribution: Distribution of the last pass, with a row for each of its positions.
+        positions: For each text, the row of ``distribution`` from which its last token was chosen.
         padding: Number of padding positions before each text.
     """
 
@@ -93,9 +93,9 @@ class Decided:
     padding: list[int]
 
     def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
-        """For each component of the head: the share of each position in the probability of each of ``tokens`` (R, S).
+        """For each component of the head: how much each position adds to the probability of each of ``tokens`` (R, S).
 
-        The second result names, by component, the text that these positions are in.
+        ``tokens`` has one token per text. The second result names, by component, the text with the S positions.
         """
         ids = torch.tensor(list(tokens), device=self.positions.device)
         chosen = self.distribution[self.positions]
@@ -134,17 +134,18 @@ _SHARES = (0.05, 0.2, 0.5, 0.8)
 
 @drafters.register("head", aliases=["places"])
 class CopyHeadDrafter(Drafter):
-    """Drafts the tokens after the position that the last token was most likely copied from.
+    """Drafts the tokens after a position from which the head may have copied the last token.
 
-    Among such positions, the drafter takes the one before which the most tokens equal the end of the text. A tie is
-    broken by the larger share of the last token's probability, then by the earlier position. If the last token occurs
-    nowhere else but replaced a draft token, the draft continues after this draft token.
+    These are the positions that add to the last token's probability, at most 64 per component of the head. The drafter
+    takes the one at which the most tokens equal the end of the text. A tie is broken by the larger share of the
+    probability, then by the earlier position. If there is no such position and the last draft was copied, the new draft
+    continues after the position ``KnownText.instead``.
     """
 
     reads_positions = True
 
     def expect_fit(self, model: NextWordModel) -> None:
-        """Raises ValueError if the head does not point at positions."""
+        """Raises ValueError if the head does not copy from the text or a source."""
         head = model.next_word_head
         if not (head.reads_words or head.reads_source):
             raise ValueError(
@@ -152,10 +153,7 @@ class CopyHeadDrafter(Drafter):
             )
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """See ``Drafter.drafts``.
-
-        If the last token is new to the text, the draft continues after the token it replaced.
-        """
+        """See ``Drafter.drafts``, and the class for the choice of the position."""
         copied: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         if any(map(_repeats_a_token, texts)):
             copied = self.candidates(texts, decided, longest)
@@ -165,7 +163,7 @@ class CopyHeadDrafter(Drafter):
     def candidates(
         self, texts: Sequence[KnownText], decided: Decided, longest: int
     ) -> list[list[tuple[tuple[Any, ...], Draft]]]:
-        """The draft after each position from which the last token may have been copied, with its sort key."""
+        """For each text: the draft after each position that adds to the last token's probability, with its sort key."""
         found: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         shares, texts_of = decided.token_positions([text.tokens[-1] for text in texts])
         for name, share in shares.items():
@@ -202,11 +200,11 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 
 @drafters.register("prompt")
 class PromptDrafter(Drafter):
-    """Drafts the tokens after an earlier occurrence of the last token: the one with the longest equal context.
+    """Drafts the tokens after an earlier occurrence of the last token, in the text or in the source of the head.
 
-    If several contexts are equally long, the first occurrence is taken. This drafter works with every head. For an
-    encoder-decoder model, it searches the source before the text; transformers' lookup does not search the source, and
-    compares at most two tokens.
+    Of several occurrences, the drafter takes the one at which the most tokens (at most 8) equal the end of the text; of
+    equals, the first, and the source comes before the text. This drafter works with every head. Transformers' lookup
+    does not search the source, and compares at most two tokens.
     """
 
     def expect_fit(self, model: NextWordModel) -> None:

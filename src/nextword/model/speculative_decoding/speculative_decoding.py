@@ -18,7 +18,7 @@ class DraftOutcome:
     """A draft and its outcome.
 
     Attributes:
-        row: Index of the text.
+        row: Index of the text in the batch.
         begin: Number of tokens generated for that text before the draft.
         tokens: The drafted tokens that a pass verified.
         accepted: Number of leading tokens that were accepted.
@@ -38,9 +38,10 @@ class SpeculativeDecoding:
     """Settings of speculative decoding. Pass one object to several calls of ``generate`` to keep what it has learned.
 
     Args:
-        by: Drafter: "head" (tokens after the position that a copying head pointed at), "prompt" (prompt lookup), or an
-            instance of your own ``Drafter`` class.
-        length: Number of draft tokens. None: learned during generation, for the highest speed.
+        by: Drafter: "head" (the tokens after the position from which a copying head copied the last token), "prompt"
+            (the tokens after an earlier occurrence of the last token), or an instance of your own ``Drafter`` class.
+        length: Object that chooses the number of draft tokens for each pass, such as ``FixedLength(5)``. None:
+            ``LearnedLength()``, which learns during generation which number gives the most tokens per second.
 
     Attributes:
         verified: All drafts of the latest call, in order.
@@ -69,10 +70,10 @@ class SpeculativeDecoding:
     words_a_pass = property(attrgetter("tokens_per_pass"))
 
     def count(self, row: int, begin: int, draft: Draft | None, *, offered: int, accepted: int, written: int) -> None:
-        """Records the outcome of a draft.
+        """Records the outcome of one pass for one text.
 
         Args:
-            row: Index of the text.
+            row: Index of the text in the batch.
             begin: Number of tokens generated for this text before the draft.
             draft: The draft; None if there was no draft.
             offered: Number of drafted tokens that the pass verified.
@@ -139,7 +140,7 @@ class DraftLength(ABC):
         """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Records a pass over ``texts`` x ``width`` tokens: its ``seconds``, and those of drafting (``guessing``)."""
+        """Records ``seconds`` of a pass over ``texts`` x ``width`` tokens, and ``guessing`` seconds of drafting."""
 
 
 class FixedLength(DraftLength):
@@ -153,8 +154,8 @@ class FixedLength(DraftLength):
 class LearnedLength(DraftLength):
     """Chooses the draft length with the most tokens per second, from acceptance rates and pass times so far.
 
-    If drafts do not save time, they are made rarely. So generation without useful drafts is as fast as without a
-    drafter.
+    If drafts do not save time, a draft is made for only one of 8 passes. So generation without useful drafts is almost
+    as fast as without a drafter.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -166,7 +167,7 @@ class LearnedLength(DraftLength):
         self._wait = 1  # the first pass is without a draft, for comparison
 
     def asks(self) -> bool:
-        """Whether to draft: rarely if drafts do not save time, but always after an accepted token."""
+        """Whether to draft: if drafts do not save time, for one of 8 passes, but always after an accepted draft."""
         if self._wait > 0:
             self._wait -= 1
             return False
@@ -217,8 +218,8 @@ class Acceptance:
     """Acceptance rates of drafted tokens, counted during generation.
 
     A drafted token's rate is estimated from earlier drafted tokens with equal ``Draft.evidence`` and equally many
-    agreeing tokens before them. If there are few, tokens with other evidence but equally many agreeing tokens count
-    too. A kind of token that was never verified has the rate 1/2, so that it is tried.
+    agreeing tokens before them. The rate of all tokens with equally many agreeing tokens, whatever their evidence,
+    counts as two more such tokens. If no such token was verified yet, the rate is 1/2, so that the token is tried.
     """
 
     def __init__(self) -> None:
@@ -226,7 +227,7 @@ class Acceptance:
         self._right: Counter[Hashable] = Counter()
 
     def chance(self, draft: Draft, number: int) -> float:
-        """Probability that token ``number`` of a draft is accepted, if all its earlier tokens are accepted."""
+        """Probability that token ``number`` (from 0) of a draft is accepted, if all its earlier tokens are accepted."""
         found = _NEVER_TRIED
         for kind in reversed(list(_kinds(draft, number))):
             found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
@@ -293,9 +294,10 @@ class PassCost:
             self._seconds[width] = mean + _SHARE * (min(seconds, _OUTLIER * mean) - mean)
 
     def ratio(self, width: int) -> float:
-        """Cost of a pass of this width, relative to a pass over one token; at least 1.
+        """Seconds of a pass over ``width`` tokens, divided by those of a pass over one token; at least 1.
 
-        The cost of a width without measurements is interpolated between measured widths.
+        A width without measurements is interpolated between the measured widths, or extrapolated from the largest with
+        an assumed cost per token.
         """
         if width == 1 or 1 not in self._seconds:
             return 1 + _UNMEASURED * (width - 1)
@@ -329,13 +331,13 @@ class Payoff:
 
     @property
     def pays(self) -> bool:
-        """Whether drafts save time."""
+        """Whether drafts save time; true until 16 passes with drafts were recorded."""
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:
-        """Records the ``seconds`` of a pass with its draft; a pass without a draft takes ``plain`` seconds.
+        """Records the ``seconds`` of drafting and of the pass that verifies; a pass without a draft takes ``plain``.
 
-        Counts one token per text.
+        The pass counts as one token for each of ``texts`` texts; ``count_accepted`` adds the accepted draft tokens.
         """
         self._passes += 1
         self._token = plain / texts
@@ -343,5 +345,5 @@ class Payoff:
         self._worth = _KEPT * self._worth + plain
 
     def count_accepted(self, tokens: int) -> None:
-        """Records accepted draft tokens of the last pass, in addition to the token that ``count_pass`` counts."""
+        """Records the number of accepted draft ``tokens`` of a text, in addition to the token from ``count_pass``."""
         self._worth += tokens * self._token

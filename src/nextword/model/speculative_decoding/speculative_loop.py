@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpeculativeLoop:
-    """Greedy search and sampling with drafts. ``generate`` accepts an instance as ``custom_generate``.
+    """Greedy search and sampling with drafts. Transformers' ``generate`` accepts an instance as ``custom_generate``.
 
     Attributes:
-        decoding: Drafter and draft length.
+        decoding: Drafter, draft length and statistics.
         uniform: Numbers in [0, 1) for sampling, one per text and new token; None: torch's generator makes them.
         streamer: Object that receives each new token, but not the prompt; None: no streamer.
     """
@@ -78,7 +78,10 @@ class SpeculativeLoop:
 
 @dataclass(frozen=True)
 class Rules:
-    """Everything except the model that determines a text: logits processors, stopping criteria, random numbers."""
+    """What determines the texts besides model and prompts: logits processors, stopping criteria, configuration.
+
+    ``numbers`` are the random numbers for sampling; None: greedy search.
+    """
 
     processors: list[Any]
     stops: Any
@@ -100,8 +103,8 @@ class SpeculativeRun:
         model: The model with its head.
         ids: Prompts (B, T), or the start tokens of an encoder-decoder model.
         rules: Processors, stopping criteria and random numbers.
-        arguments: Further arguments of the model's forward.
-        first: Index of the first text, if a batch is generated one text at a time.
+        arguments: Further arguments of the model's forward, including the KV cache.
+        first: Index in the batch of the first of ``ids``; above 0 if a batch is generated one text at a time.
     """
 
     def __init__(
@@ -225,12 +228,12 @@ class SpeculativeRun:
 
 
 class WrittenRows:
-    """The texts as a tensor for ``generate`` and as lists for the drafter.
+    """The prompts and new tokens of a batch, as a tensor for ``generate`` and as lists (``texts``) for the drafter.
 
     Args:
         prompts: Prompts (B, T), padding included.
         padding: Number of padding positions before each text.
-        sources: Source of each text for the head; None: no source.
+        sources: Tokens of each text's source, which the head reads; None: no source.
         longest: Maximum number of positions of a text.
         pad: Padding token after finished texts.
     """
@@ -277,7 +280,7 @@ class WrittenRows:
         return self._ids[row : row + 1, : self._ends[row]]
 
     def add(self, row: int, token: int, stops: Any) -> None:
-        """Appends a token, and records whether the text is finished."""
+        """Appends ``token`` to text ``row``, and records whether the text is finished by the criteria ``stops``."""
         self._ids[row, self._ends[row]] = token
         self._ends[row] += 1
         self.texts[row].tokens.append(token)
@@ -372,9 +375,10 @@ _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
 
 
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
-    """Whether texts of a batch can have different lengths.
+    """Whether the texts of a batch can be generated together, although they accept different numbers of tokens.
 
-    Different lengths need a cache that only grows, and a backbone with position ids or relative positions.
+    This needs a KV cache whose layers only grow, a backbone with 2-D position ids or relative positions, no soft prefix
+    and no token type ids. Otherwise the texts are generated one at a time.
     """
     if model.conditioner is not None and model.conditioner.virtual:
         return False
@@ -414,9 +418,9 @@ class StepInputs:
         return prepared
 
     def keep(self, outputs: Any, dropped: Sequence[int], last: Int[Tensor, "B 1"], finished: Sequence[bool]) -> None:
-        """Removes the rejected tokens of a pass from the cache, the last ``dropped`` tokens of each text.
+        """Removes the rejected tokens of a pass from the cache: the last ``dropped[i]`` tokens of text i.
 
-        The next pass begins with ``last``, which is not in the cache yet. Finished texts are skipped.
+        The next pass begins with the tokens ``last``, which are not in the cache yet. Finished texts are skipped.
         """
         going_on = [row for row, done in enumerate(finished) if not done] or list(range(len(finished)))
         least = min(dropped[row] for row in going_on)

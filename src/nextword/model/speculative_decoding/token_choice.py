@@ -29,7 +29,7 @@ class RandomNumbers:
         self._drawn: list[list[float]] = [] if given is None else given.T.tolist()
 
     def at(self, row: int, step: int) -> float:
-        """The number for one token."""
+        """The number for new token ``step`` of text ``row``."""
         while len(self._drawn) <= step:
             self._drawn.append(torch.rand(self._texts, dtype=torch.float64).tolist())
         return self._drawn[step][row]
@@ -41,19 +41,19 @@ class TokenChoice:
     A draft token is accepted if it equals the token chosen here. So greedy texts are the same as without drafts.
     Sampled texts have the same distribution, because every token is sampled from the model's own probabilities.
 
-    Only necessary scores are computed. Without processors, scores of all tokens are computed for a few positions at a
-    time. If the head makes a choice first (a class of ``f2``), only tokens of this class are scored, and only if all
-    draft tokens before were accepted.
+    Few scores are in memory at a time. Without ``processors``, the scores of the whole vocabulary are computed for a
+    few positions at a time. If the head chooses a class first (``f2``), only tokens of this class are scored, and only
+    at positions whose earlier draft tokens were accepted.
 
     ``forward`` gets an instance as its argument ``ask``.
 
     Args:
         head: The model's head.
-        draw: The head's choice before a token; None: it makes no choice.
-        processors: Processors of ``generate``, which see one text at a time.
+        draw: Object that makes the head's choice before each token; None: the head makes no choice.
+        processors: Logits processors of ``generate``, which get one text at a time.
         numbers: Random numbers for sampling; None: the most probable token is chosen.
         several: Whether the drafter also uses the distribution. The distribution then keeps its scores.
-        first: Index of the first text.
+        first: Index in the batch of the first text of a pass.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class TokenChoice:
 class RedrawProcessor(LogitsProcessor):
     """Applies the processors ``inner``. If they exclude all tokens that ``draw`` allows, ``draw`` chooses again.
 
-    Without this, all scores would be ``-inf`` if the head chose a class whose only token must not be repeated.
+    For example, the head may choose a class whose only token must not be repeated. Then all scores would be ``-inf``.
     """
 
     def __init__(self, draw: Draw, inner: Any) -> None:

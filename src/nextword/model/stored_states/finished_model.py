@@ -34,15 +34,15 @@ def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shar
     """Writes a model with stored states as an ordinary model: its head, and the backbone's weights from their files.
 
     Args:
-        model: The model; its backbone has no layers.
-        source: Folder of the model whose states are stored.
+        model: The model, whose backbone is a ``StoredBackbone`` without layers.
+        source: Folder of the model whose states are stored; the backbone's weights are copied from it.
         folder: Folder to write to, created if missing.
-        shared: Folder with one copy of the backbone's files, to which several models link. None: the model gets files
+        shared: Folder with one copy of the backbone's files, to which several models link. None: ``folder`` gets files
             of its own.
 
     Returns:
-        False, with nothing written, if the model must be loaded to be saved. This is so if the saved weights are not
-        safetensors files with the names of the loaded model, or if a conditioner may have its own output layer.
+        True if the model was written. False, with nothing written, if ``source`` must be loaded to save the model: its
+        weights are not safetensors files with the names of the loaded model, or ``model`` has a conditioner.
     """
     if model.conditioner is not None:
         return False
@@ -111,7 +111,7 @@ def _is_whole(model: NextWordModel, found: set[str]) -> bool:
 
 
 def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
-    """Raises ValueError if the model at ``location`` has another backbone than ``origin`` describes."""
+    """Raises ValueError unless the model at ``location`` has the backbone of the store that ``origin`` describes."""
     stored = origin.model_fingerprint
     found = _saved_fingerprint(location)
     if stored is None and found is not None:  # the store has no fingerprint (half precision), so compare the files
@@ -164,7 +164,7 @@ def copy_renamed(source: Path, target: Path, names: Mapping[str, str]) -> None:
     """Copies tensors of a safetensors file under other names, byte by byte.
 
     Args:
-        source: The file.
+        source: The file to copy from.
         target: The new file, written completely or not at all.
         names: New name of each tensor, by its name in the source; tensors without a new name are left out.
     """

@@ -3,14 +3,14 @@
 A shard contains whole rows, one after another:
 
     shard-00000.tokens.npy   token ids of all its rows
-    shard-00000.rows.npy     for each row: index of its first token and of its first source token; hash of the row
-    shard-00000.states.npy   input of the output layer at each token
+    shard-00000.rows.npy     for each row: number of tokens and number of source tokens before it; hash of the row
+    shard-00000.states.npy   input of the output layer at each token, without source tokens
     shard-00000.layers.npy   lower hidden states at each token, for ``+mi``; also the last hidden states if they are not
                              the input of the output layer
     shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder model
     shard-00000.json         written last; if it is missing, the next build makes the shard again
 
-A row of an encoder-decoder model has the tokens of its source, followed by the tokens that the decoder reads.
+The token ids of a row of an encoder-decoder model are those of its source, followed by those that the decoder reads.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class RowStates:
-    """The states of one row: inputs of the output layer, K lower layers (the last layer first), and encoder states."""
+    """The states of one row: inputs of the output layer, K hidden states (last layer first), and encoder states."""
 
     states: Float[Tensor, "T D"]
     layers: Float[Tensor, "T K D"]
@@ -290,7 +290,7 @@ class _Shard:
 
 
 class StoredStates:
-    """The states of known rows. A row is looked up by its tokens.
+    """The rows of a finished store in ``folder``. The states of a row are looked up by its tokens.
 
     Raises:
         ValueError: If the store is not finished, or one of its files is missing or truncated.
@@ -345,7 +345,7 @@ class StoredStates:
 def manifest_of(folder: Path) -> StatesManifest:
     """The manifest of a finished store. Raises ValueError if there is none.
 
-    If a relative file name does not exist in the working directory, it refers to the working directory of the build.
+    Relative file names in it are looked up in the working directory, and then in the working directory of the build.
     """
     manifest = STATES.manifest_in(folder, StatesManifest)
     origin, home = manifest.origin, Path(manifest.built_in or "")
@@ -361,6 +361,6 @@ def manifest_of(folder: Path) -> StatesManifest:
 
 
 def checksum(rows: Iterable[TokenRow]) -> str:
-    """Checksum of rows in order."""
+    """Number of rows, and a checksum of their tokens in order, as a text."""
     hashes = np.array([row.hash for row in rows], np.int64)
     return f"{len(hashes)} rows, {hashlib.blake2b(hashes.tobytes(), digest_size=8).hexdigest()}"

@@ -34,13 +34,13 @@ class UnknownRowError(ValueError):
 class StoredBackbone(PreTrainedModel):
     """A language model with stored states in place of its layers.
 
-    It has the configuration, the input embedding and the output layer of the model. For the rows of the store it
-    returns the same scores and hidden states as the model.
+    It has the configuration, the input embedding and the output layer of the model. For the rows of ``store`` it
+    returns the scores and hidden states of the model, up to the rounding of the stored states.
 
     Args:
         config: The model's configuration.
-        store: The states.
-        weights: The weights that ``output_weights`` returns.
+        store: The rows and their states.
+        weights: The weights that ``output_weights`` returns for the model.
     """
 
     supports_gradient_checkpointing = False
@@ -110,7 +110,7 @@ class StoredBackbone(PreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool = True,
     ) -> Any:
-        """Returns scores and hidden states of known rows, padded on the right.
+        """Returns scores and hidden states of stored rows. They are padded on the right, also if the inputs are not.
 
         Raises:
             UnknownRowError: If the states of a row are not stored.
