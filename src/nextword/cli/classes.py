@@ -44,7 +44,10 @@ def classes(
         ),
     ] = None,
 ) -> None:
-    """Show the token classes that --head f2 would use, and MefMax's objective for each number of classes."""
+    """Show the token classes that the head f2 would use.
+
+    Also shows, for each number of classes, the objective of MefMax, which chooses the number with the largest value.
+    """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import print_line

@@ -62,8 +62,8 @@ def quickstart(
 ) -> None:
     """Compare softmax with other heads on generated data. Takes about a minute on two cores.
 
-    'nextword compare quickstart' runs the same built-in recipe. At the end, if there is a pretrained model, it
-    continues a text with and without a cache.
+    'nextword compare quickstart' runs the same built-in recipe. If there is a pretrained model (--model), quickstart
+    then shows how this model continues a text with and without a cache.
     """
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
     from nextword.cli.parts.run_and_show import run_comparison

@@ -35,7 +35,7 @@ DECODING = "greedy"
 TOKENS = 60
 """Number of tokens that each model generates."""
 LITTLE = 0.02
-"""A difference between the losses with and without the cache below this, in nats per token, is called negligible."""
+"""Nats per token. A smaller difference between the losses with and without the cache is called negligible."""
 
 
 class RealModel(Record):

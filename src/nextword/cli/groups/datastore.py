@@ -34,7 +34,10 @@ def build(
         int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.")
     ] = None,
 ) -> None:
-    """Store the hidden state before each token of a corpus. After an interruption, the same command resumes."""
+    """Store each token of a corpus, with the hidden state from which the model predicts it as its key.
+
+    After an interruption, the same command resumes.
+    """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
@@ -76,7 +79,7 @@ def index(
         ),
     ] = False,
 ) -> None:
-    """Build a FAISS index of a datastore. With it, the search takes less time but is approximate."""
+    """Build a FAISS index of a datastore. With an index, the head's search takes less time but is approximate."""
     from nextword.retrieval import StoredKeys
     from nextword.retrieval.datastore.search import build_index
 

@@ -104,7 +104,7 @@ def results(
         Path | None, typer.Option(help="Folder for results.json and report.html; by default FOLDER/results.")
     ] = None,
 ) -> None:
-    """Analyse the answers: values with intervals, tests, agreement between judges, and which answers were excluded.
+    """Analyse the answers: values with intervals, tests, the judges' agreement, and the answers that were excluded.
 
     nextword survey results survey answers/*.json --automatic evaluation/results.json
     """
