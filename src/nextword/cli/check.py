@@ -26,7 +26,10 @@ def check(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain each property that is tested.")] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough/--quick", help="Also test longer texts, and run tests that need much memory (float64).")
+        bool,
+        typer.Option(
+            "--thorough/--quick", help="Also test longer texts, and run tests that need much memory (float64)."
+        ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for check.json and check.html.")] = None,
     lm_eval: Annotated[

@@ -55,7 +55,10 @@ def evaluate(
     ] = None,
     references: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File of human references, one per text, in the same order; by default those in the samples."),
+        typer.Option(
+            metavar="FILE",
+            help="File of human references, one per text, in the same order; by default those in the samples.",
+        ),
     ] = None,
     features: Annotated[
         Path | None,

@@ -104,8 +104,8 @@ class JudgedClaim(Record):
     headline: bool = False
     """Whether the claim is one of the paper's main claims."""
     outcome: ReadOutcome
-    """"supported" if at least ``needed`` comparisons are supported; "inconclusive" if ``needed`` can still be reached by
-    inconclusive comparisons (and, unless ``needed`` is None, by those without numbers); otherwise "not supported". "not
+    """"supported" if at least ``needed`` comparisons are supported; "inconclusive" if inconclusive comparisons (and,
+    unless ``needed`` is None, those without numbers) may still make up this number; otherwise "not supported". "not
     testable" if no comparison has numbers."""
     reason: str
     """One line with the decisive numbers, or the reason why the claim cannot be tested."""
