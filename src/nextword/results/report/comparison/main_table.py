@@ -42,7 +42,7 @@ class Sheet:
 
     @property
     def several(self) -> bool:
-        """Whether any method has several seeds."""
+        """Whether any method has values for several seeds."""
         return any(cell.seeds for row in self.table.rows for cell in row.cells)
 
     @property
@@ -52,7 +52,7 @@ class Sheet:
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """Decodings with their evaluations. Greedy comes first; of each decoding, the one without a prompt is first."""
+    """Decodings with their evaluations, greedy first, and each without a prompt before the same one with a prompt."""
     return [one for members in _ways(results).values() for one in members]
 
 
@@ -213,7 +213,7 @@ class Sweep:
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """The data of ``class_sweep``'s figure. None if no division has two numbers of classes, or without values."""
+    """The data of ``class_sweep``'s figure. None without values, or if each division has one number of classes."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:
