@@ -16,7 +16,7 @@ class CheckedProperty(Record):
     meaning: str
     """The property as a statement, which is true if the check passed."""
     verdict: Literal["passed", "FAILED", "remark", "not checked"]
-    """Outcome. "remark": the deviation affects only one kind of result, and the distribution itself is correct."""
+    """Outcome. ``remark``: the deviation affects only one kind of result, and the distribution itself is correct."""
     worst: float | None
     """Largest measured deviation. None if the property was not checked, or the deviation is infinite or NaN."""
     tolerance: float

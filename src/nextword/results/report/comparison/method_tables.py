@@ -242,7 +242,7 @@ def finding(results: Results) -> str:
 
 
 def leader(results: Results) -> str | None:
-    """The best method in the first metric that has a better direction. None without such a metric, or with one method."""
+    """The best method in the first metric that has a better direction; None without such a metric or other methods."""
     table = main_table(results)
     ranked = _ranked(table, _judged(table))
     return ranked[0].label if len(ranked) > 1 else None
