@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EXAMPLES = 6
 BAR = 30
 LONGEST_CURVE = 40
-"""Maximum number of rows of the table. A longer curve is shown by the rows around the chosen number of classes and a
-sample of the other rows."""
+"""Number of rows above which the table of MefMax's objective has, besides MefMax's choice, only every n-th number of
+classes."""
 
 
 @plain_errors

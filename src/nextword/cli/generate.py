@@ -75,8 +75,8 @@ class SampleOptions(Settings):
     out: Path | None = None
     """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Also write, for each token, the share of its probability from each component, and the positions with the largest
-    shares."""
+    """Also write, for each token, the share of its probability that comes from each component of the head, and the
+    positions with the largest shares."""
     positions: int = 3
     """With --sources: number of positions listed for each token."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False

@@ -28,8 +28,8 @@ class ScoreOptions(ScoreSettings):
     sample_by: Literal["line", "paragraph"] | None = None
     """Score each line or paragraph of a plain-text file as a text of its own; by default the file is one text."""
     set: list[str] | None = None
-    """KEY=VALUE, a head setting that may change after training: long=12288, temperature=2. Models whose heads do not
-    have the setting are unchanged. May be repeated."""
+    """Change a setting of the heads that may change after training, such as long=12288 or temperature=2. Models whose
+    heads do not have the setting are unchanged. May be repeated."""
 
 
 class ProcessOptions(ComputingOptions):

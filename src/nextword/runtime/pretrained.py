@@ -142,7 +142,7 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
     """A model, configuration or tokenizer of transformers (``kind.from_pretrained``), also for GGUF files and adapters.
 
     The weights of a GGUF file are dequantised, to float32 if no ``dtype`` is given. The result is an ordinary model,
-    which can be trained and is saved as safetensors. The first reading of a file is slow and writes a line to stderr.
+    which can be trained and is saved as safetensors. A GGUF file is slow to read, and a line on stderr says so.
 
     An adapter of peft is merged into its base model.
 

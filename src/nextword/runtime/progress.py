@@ -1,4 +1,4 @@
-"""Progress reports of long computations. The base class of watchers ignores all reports."""
+"""Progress reports of long computations. The base class of watchers logs warnings, and ignores all other reports."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Watcher:
         self.ended(name, stage, time.perf_counter() - began)
 
     def now(self, what: str, share: float | None = None) -> None:
-        """The current activity is ``what``. The share ``share`` of the whole work is finished (None: unknown share)."""
+        """The current activity is ``what``. The fraction ``share`` of the whole work is finished (None: unknown)."""
 
     def began(self, name: str, stage: str) -> None:
         """The computation ``name`` begins ``stage``, such as "training"; "" if it has only one stage."""
 
     def advanced(self, name: str, share: float) -> None:
-        """The share ``share``, from 0 to 1, of the current stage of the computation ``name`` is finished."""
+        """The fraction ``share`` of the current stage of the computation ``name`` is finished."""
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
         """The computation ``name`` has finished ``stage``, which took ``seconds``."""

@@ -62,7 +62,7 @@ class ResumableFolder:
         return read_manifest(self.manifest, f"a {self.kind}") if self.has_begun else None
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
-        """Writes the manifest, with the library version."""
+        """Writes the manifest: ``content``, and the version of nextword."""
         write_atomically(self.manifest, json.dumps({"nextword": __version__, **content}, indent=2) + "\n")
 
 

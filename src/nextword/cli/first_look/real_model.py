@@ -50,15 +50,15 @@ class RealModel(Record):
     tokens: int = Field(ge=1)
     """Number of tokens of the second text. This text was not used for calibration."""
     nll: dict[str, float]
-    """Loss on the second text, in nats per token, by model (with and without the cache)."""
+    """Loss on the second text, in nats per token, by model ("alone" or "with a cache")."""
     written: dict[str, str]
-    """Text that each model generates in place of the last paragraph."""
+    """Text that each model generates in place of the last paragraph of the second text."""
 
 
 def look_at(model: str, out: Path) -> None:
     """Calibrate a cache on one text, score and continue another text, print the results and write a page.
 
-    If ``out`` has saved results for the same model, these are printed instead.
+    If ``out`` has saved results for the same model and version of nextword, these are printed instead.
     """
     console, record, page = Console(), out / "real-model.json", out / "real-model.html"
     seen = _seen_before(record, model) if page.exists() else None

@@ -34,7 +34,7 @@ def build(
         int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.")
     ] = None,
 ) -> None:
-    """Store each token of a corpus, with the hidden state from which the model predicts it as its key.
+    """Store each token of a corpus with its key, the hidden state from which the model predicts this token.
 
     After an interruption, the same command resumes.
     """

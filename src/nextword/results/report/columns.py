@@ -14,7 +14,7 @@ MOST_MAIN = 4
 """Maximum number of metrics that the terminal shows if none of them is in a paper's table."""
 
 SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
-"""Keys of metrics without a column, because they are perplexity in other units or shown in figures or texts."""
+"""Pattern of the keys of metrics that get no column: perplexity in other units, and metrics in figures or texts."""
 
 REFERENCE_PERPLEXITY = (
     "of the human references given their prompts, token by token; not of generated text, and not of the whole test text"
@@ -59,7 +59,7 @@ class Rule:
         metric: Name of the metric that computes the value, or that gives the reason if there is no value.
         kind: Whether the heading also shows the first word in the brackets of the metric's unit.
         note: Note for the reader, in addition to the metric's meaning.
-        main: Whether the column is shown in the terminal.
+        main: Whether the column (with several n, one of the columns) is shown in the terminal.
     """
 
     pattern: str

@@ -146,7 +146,7 @@ class TokenDifference:
 
     @property
     def factor(self) -> str:
-        """Ratio of the two probabilities, at least 1."""
+        """The larger probability divided by the smaller one, formatted."""
         if math.isinf(self.nats):
             return "∞"
         if abs(self.nats) > math.log(LARGEST):

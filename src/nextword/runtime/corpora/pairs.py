@@ -92,7 +92,7 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PairParts:
-    """The pairs of each split, their source, how they were split, and the number of empty pairs."""
+    """The pairs of each split. ``split`` says how they were split; ``empty`` counts pairs left out as empty."""
 
     train: list[Pair]
     validation: list[Pair]
@@ -310,8 +310,7 @@ class PairForm:
     Attributes:
         title: The data set with this form, and its source.
         source: Path of the source.
-        targets: Paths of the targets. A row's references are the targets at those of these paths that it has, in this
-            order.
+        targets: Paths of the targets. All targets that a row has at these paths are its references, in this order.
         in_sentences: Whether a target is a list of sentences.
     """
 

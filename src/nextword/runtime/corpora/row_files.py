@@ -265,7 +265,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # -- Rows of files that this module reads itself, as a data set: as a stream, or from the cache of ``datasets``.
 
 PIECE = 1 << 20
-"""Number of characters per row into which a compressed text is cut."""
+"""A compressed text is cut into rows of this number of characters or more (up to a line end)."""
 
 
 def rows_of_tables(

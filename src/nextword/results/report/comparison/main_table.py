@@ -33,7 +33,7 @@ class Sheet:
 
     @property
     def parts(self) -> list[ReportTable]:
-        """The columns, split into tables with at most ``MOST`` columns. Columns under one heading stay together."""
+        """The table, split into tables of at most ``MOST`` columns, between groups of columns if these are not wider."""
         joints = [0]
         for name, span in self.table.headings:
             widths = [span] if name and span <= MOST else [1] * span
@@ -96,7 +96,7 @@ def _sheet(
 
 
 def whole_systems(texts: EvaluationResults, seeds: int) -> set[str]:
-    """The systems that have values for all seeds."""
+    """Names of the systems with texts of at least ``seeds`` trained models."""
     return {system.name for system in texts.systems if len(system.models) >= seeds}
 
 
@@ -202,8 +202,8 @@ class Sweep:
     """Title of the decoding. Empty if the figure shows only likelihoods."""
     quantities: tuple[Quantity, ...]
     lines: tuple[tuple[str, tuple[Point, ...]], ...]
-    """For each division of the tokens into classes: its name, and methods that differ only in the number of classes,
-    ascending."""
+    """Each line has the name of a division of the tokens into classes, and methods with this division that differ only
+    in the number of classes, which ascends."""
     chosen: tuple[Point, ...]
     """Methods for which MefMax chose the number of classes."""
     flat: tuple[ReportedMethod, ...]
