@@ -40,7 +40,7 @@ def classes(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Folder, GGUF file or hub name of the tokenizer; shows the most frequent tokens of each class."
+            help="Folder, GGUF file or hub name of the tokenizer. Shows each class's most frequent tokens too."
         ),
     ] = None,
 ) -> None:

@@ -15,7 +15,7 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
-        "repeated. The default, all, means every metric that needs no large model and whose fields are in the samples.",
+        "repeated. The default, all, means every metric that needs no large model and finds its fields in the samples.",
         autocompletion=complete_metric,
     ),
 ]

@@ -96,9 +96,10 @@ def generate(
 ) -> None:
     """Generate texts from prompts with a saved model.
 
-    Works for any transformers model, with or without a nextword head. A single text is shown token by token. The colour
-    of a token shows which component of the head has the largest share of its probability. With --out, texts are written
-    to samples files, which 'nextword evaluate' reads, and after an interruption the same command resumes.
+    Works for any transformers model, with or without a nextword head. In a terminal, a single text is shown token by
+    token, and the colour of a token shows which component of the head has the largest share of its probability. With
+    --out, texts are written to samples files, which 'nextword evaluate' reads, and after an interruption the same
+    command resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 

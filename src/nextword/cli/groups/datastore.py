@@ -28,7 +28,8 @@ def build(
         str | None, typer.Option(help="Split to read from a folder or data set; by default train.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(help="Number of tokens that the model reads at once (context length).")
+        int | None,
+        typer.Option(help="Number of tokens that the model reads at once; by default its maximum, but at most 1,024."),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.")

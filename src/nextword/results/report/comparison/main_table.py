@@ -33,7 +33,7 @@ class Sheet:
 
     @property
     def parts(self) -> list[ReportTable]:
-        """The table, split into tables of at most ``MOST`` columns, between groups of columns if these are not wider."""
+        """The table, split into tables of at most ``MOST`` columns. Smaller groups of columns stay together."""
         joints = [0]
         for name, span in self.table.headings:
             widths = [span] if name and span <= MOST else [1] * span
