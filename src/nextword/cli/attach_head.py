@@ -39,14 +39,15 @@ def attach(
     held: Annotated[
         list[str] | None,
         typer.Option(
-            help="Held-out text; one pass over it chooses the settings of cache, knn or ngram. May be repeated."
+            help="Held-out text (file, folder or data set). One pass over it chooses the settings of the head cache, "
+            "knn or ngram. May be repeated."
         ),
     ] = None,
     states: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of stored states ('nextword states build'): its validation rows take the place of --held, and "
-            "the model is not loaded."
+            help="Folder of stored states ('nextword states build'). The validation rows of the states take the place "
+            "of --held, and the model is not loaded."
         ),
     ] = None,
     field: Annotated[

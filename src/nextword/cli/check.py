@@ -26,7 +26,10 @@ def check(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain each property that is tested.")] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough/--quick", help="Test longer texts, and test large models in float64 too.")
+        bool,
+        typer.Option(
+            "--thorough/--quick", help="Also test longer texts, and run tests that need much memory (float64)."
+        ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for check.json and check.html.")] = None,
     lm_eval: Annotated[
@@ -42,7 +45,7 @@ def check(
     Probabilities must sum to one, must not depend on later tokens, and must be the same with and without the KV cache,
     and for a text alone and in a batch. Any transformers model can be checked.
 
-    Exit code 1 means that a fault was found, and 2 that something could not be tested.
+    Exit code 1 means that a fault was found, and 2 that no fault was found but something could not be tested.
     """
     if (path is None) == (lm_eval is None):
         raise ValueError("check: must be given either MODEL or --lm-eval")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EXAMPLES = 6
 BAR = 30
 LONGEST_CURVE = 40
-"""Maximum number of rows of the table. A longer curve is shown by the rows around the chosen number of classes and a
-sample of the other rows."""
+"""Number of rows above which the table of MefMax's objective has, besides MefMax's choice, only every n-th number of
+classes."""
 
 
 @plain_errors
@@ -40,11 +40,14 @@ def classes(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Folder, GGUF file or hub name of the tokenizer; shows the most frequent tokens of each class."
+            help="Folder, GGUF file or hub name of the tokenizer. Shows each class's most frequent tokens too."
         ),
     ] = None,
 ) -> None:
-    """Show the token classes that --head f2 would use, and MefMax's objective for each number of classes."""
+    """Show the token classes that the head f2 would use.
+
+    Also shows, for each number of classes, the objective of MefMax, which chooses the number with the largest value.
+    """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import print_line

@@ -21,7 +21,7 @@ class CompareOptions(Settings):
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...", autocompletion=complete_recipe)
     ] = None
-    """A TOML file or a built-in recipe ('nextword list recipes'), followed by settings that override it."""
+    """A recipe (TOML file, or a name from 'nextword list recipes'), then settings that override those of the recipe."""
     task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
     """Name of a task ('nextword list tasks')."""
     data: str | None = None
@@ -32,9 +32,9 @@ class CompareOptions(Settings):
     seed: list[int] | None = None
     """Training seed; each method is trained once per seed. May be repeated."""
     states: str | None = None
-    """Folder of stored states of the model, built if missing. Only the heads are then trained, without the model."""
+    """Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained."""
     out: Path | None = None
-    """Folder for all results."""
+    """Folder for all results; by default runs/RECIPE, or runs/TASK without a recipe."""
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False
     """Run a few steps of each kind of training, then print the expected time and memory of the whole comparison."""
 
@@ -44,7 +44,7 @@ class CompareOptions(Settings):
 def compare(asked: CompareOptions, computing: EngineOptions) -> None:
     """Train and evaluate several configurations on the same data, from the same checkpoint, with the same batches.
 
-    Writes results.json and report.html. Running the command again resumes and does only the unfinished runs.
+    Writes results.json and report.html. If the command is run again, it does only the unfinished runs.
 
     nextword compare wikitext2 --out runs/wikitext2 training.steps=500
 

@@ -31,9 +31,10 @@ def count(
         int | None, typer.Option(help="Number of processes; by default one, with a multithreaded tokenizer.")
     ] = None,
 ) -> None:
-    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C, the same command resumes.
+    """Count how often each token occurs in a corpus, which may be larger than memory.
 
-    The file of counts is used by --head f2, by 'nextword classes' and by the metric frequency-groups.
+    After an interruption, the same command resumes. The head f2, 'nextword classes' and the metric frequency-groups
+    read the file of counts.
     """
     from rich.console import Console
 

@@ -15,8 +15,7 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
-        "repeated. 'all', the default: every metric whose fields the samples have, except metrics that run a large "
-        "model.",
+        "repeated. The default, all, means every metric that needs no large model and finds its fields in the samples.",
         autocompletion=complete_metric,
     ),
 ]
@@ -37,15 +36,18 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="[NAME=]FILE...",
-            help="Samples files, one JSON object per line. NAME is the system; several files with the same NAME are "
-            "its seeds. By default, the system has the file's name.",
+            help="Samples files with one JSON object per line, or plain-text files. NAME is the name of a system; "
+            "files with the same NAME are its seeds. A file without NAME is a system named after the file.",
         ),
     ],
     metrics: Metrics = None,
     settings: Settings = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Tokenizer (path or hub name) for texts whose samples have no token ids."),
+        typer.Option(
+            help="Folder, GGUF file or hub name of the tokenizer whose tokens are counted; by default the token ids in "
+            "the samples are counted, or words if the samples have no ids."
+        ),
     ] = None,
     field: Annotated[
         list[str] | None,
@@ -53,20 +55,24 @@ def evaluate(
     ] = None,
     references: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File of human references, one per text, in the same order."),
+        typer.Option(
+            metavar="FILE",
+            help="File of human references, one per text, in the same order; by default those in the samples.",
+        ),
     ] = None,
     features: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the stored outputs of model-based metrics; by default the folder of each samples file."
+            help="Folder for the stored outputs of model-based metrics; by default FILE.features next to each FILE."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results.json and report.html.")] = Path("evaluation"),
 ) -> None:
-    """Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.
+    """Measure generated texts: likelihood, diversity, repetition, closeness to human text, quality of summaries.
 
-    Reads samples files. A large model runs only if a metric names one. Writes results.json and report.html, with
-    confidence intervals, a row for the human references, paired tests and a ranking.
+    Reads samples files, which 'nextword generate' writes, or plain text. A large model runs only if --metrics names a
+    metric that needs one. Writes results.json and report.html, with confidence intervals, values of the human
+    references, paired tests and a ranking.
 
     nextword evaluate samples.jsonl --metrics distinct --metrics self-bleu:2,3
 

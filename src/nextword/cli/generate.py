@@ -32,7 +32,7 @@ class PromptOptions(Settings):
     prompt: list[str] | None = None
     """Prompt text. May be repeated."""
     whole: Annotated[bool, typer.Option("--whole")] = False
-    """Read a text file as one prompt instead of one per line."""
+    """Read a text file as one prompt. By default, each of its lines is a prompt."""
     field: Annotated[list[str] | None, typer.Option(metavar="FIELD=KEY")] = None
     """Map a field to its name in the file, for instance prompt=question."""
     chat: Annotated[bool, typer.Option("--chat")] = False
@@ -53,19 +53,20 @@ class WritingOptions(Settings):
     min_new_tokens: int | None = None
     """Minimum number of generated tokens per text."""
     draft: str | None = None
-    """Speculative decoding, which gives the same texts in less time. Source of the draft tokens: head (a copying head),
-    prompt (n-gram lookup in the text so far), or the folder of a smaller model. Not with beam search."""
+    """Source of draft tokens for speculative decoding, which can save time without changing the texts: head (the
+    model's copying head), prompt (n-gram lookup in the text so far), or the folder of a smaller model. Not with beam
+    search."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
     seed: list[int] | None = None
     """Sampling seed; 0 by default. May be repeated."""
     samples: int = 1
-    """Samples per prompt."""
+    """Number of texts sampled per prompt with each seed."""
     batch_size: int = 16
     """Number of texts generated at a time."""
     remember: int = 0
-    """For the head knn: number of most recent tokens of finished prompts and texts that later texts can retrieve. Texts
-    are then generated one at a time, in the order of the prompts."""
+    """For models with the head knn: finished prompts and texts are added to a datastore, which keeps this many of the
+    newest added tokens for later texts to retrieve. Texts are then generated one at a time, in order."""
 
 
 class SampleOptions(Settings):
@@ -74,12 +75,12 @@ class SampleOptions(Settings):
     out: Path | None = None
     """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Also write, for each token, the share of its probability from each component, and the positions with the largest
-    shares."""
+    """Also write, for each token, the share of its probability that comes from each component of the head, and the
+    positions with the largest shares."""
     positions: int = 3
-    """With --sources: number of positions per token."""
+    """With --sources: number of positions listed for each token."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
-    """Add the log-probabilities of each prompt's first reference."""
+    """Also write the log-probabilities of the tokens of each prompt's first reference."""
 
 
 @plain_errors
@@ -95,9 +96,10 @@ def generate(
 ) -> None:
     """Generate texts from prompts with a saved model.
 
-    Works for any transformers model, with or without a nextword head. 'nextword evaluate' reads the samples files. For
-    a single prompt, the terminal shows tokens as they are generated. The colour of a token shows which component of the
-    head it came from. After an interruption, the same command with --out resumes.
+    Works for any transformers model, with or without a nextword head. In a terminal, a single text is shown token by
+    token, and the colour of a token shows which component of the head has the largest share of its probability. With
+    --out, texts are written to samples files, which 'nextword evaluate' reads, and after an interruption the same
+    command resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 

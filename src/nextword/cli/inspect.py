@@ -53,7 +53,7 @@ class InspectedWritingOptions(Settings):
     seed: int = 0
     """Sampling seed."""
     draft: str | None = None
-    """Speculative decoding as in generate: head or prompt. The page shows the draft tokens."""
+    """Source of draft tokens, as in 'nextword generate': head or prompt. The page shows the draft tokens."""
 
 
 class PageOptions(Settings):
@@ -62,7 +62,7 @@ class PageOptions(Settings):
     out: Annotated[Path, typer.Option(metavar="FILE")] = Path("inspection.html")
     """File for the page."""
     traces: Annotated[list[Path] | None, typer.Option("--json", metavar="FILE")] = None
-    """File for the trace as JSON, one per model. 'nextword inspect' can read this file instead of a model."""
+    """File (.json) for the trace, to be given once per model. 'nextword inspect' can read it instead of the model."""
     candidates: Annotated[int, typer.Option(min=1)] = 10
     """Number of most probable tokens shown at each position."""
     positions: Annotated[int, typer.Option(min=0)] = 8
@@ -76,9 +76,8 @@ def inspect(
         list[str],
         typer.Argument(
             metavar="[NAME=]MODEL [[NAME=]MODEL]",
-            help="Folder of a saved model, a GGUF file, a name on the hub, or a trace written by --json. Two "
-            "models are "
-            "compared on the same tokens. NAME is the model's name on the page; by default its folder.",
+            help="Folder of a saved model, a GGUF file, a name on the hub, or a trace written by --json. Two models "
+            "are compared on the same tokens. NAME is the model's name on the page; by default that of its folder.",
         ),
     ],
     reading: TextOptions,
@@ -86,7 +85,7 @@ def inspect(
     page: PageOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Show every token's probability, its alternatives and where the probability came from, as one HTML page.
+    """Show every token's probability, its alternatives and the sources of the probability, as one HTML page.
 
     Works for any transformers model, with or without a nextword head. With two models, the page starts with the tokens
     on which they differ. If no text is given, the first model generates a text.

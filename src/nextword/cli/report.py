@@ -1,4 +1,4 @@
-"""``nextword report``: rewrite the page of a comparison, an evaluation or a reproduced table from its record."""
+"""``nextword report``: rewrite the page of a comparison, evaluation, survey or reproduced table from its record."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ def report(
         Path,
         typer.Argument(
             metavar="FOLDER",
-            help="Folder of a comparison or an evaluation, its results.json, or the JSON record of a reproduced table.",
+            help="Folder with the results.json of a comparison, an evaluation or a survey; this file itself; or the "
+            "JSON record of a reproduced table.",
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="File to write; by default an HTML page in the folder of the results.")
+        Path | None, typer.Option(help="HTML file to write; by default in the folder of the results.")
     ] = None,
 ) -> None:
-    """Write report.html from results.json and print the table.
-
-    For a reproduced table, write its page from its JSON record.
-    """
+    """Write report.html from results.json, or a reproduced table's page from its JSON record, and print the table."""
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import print_line

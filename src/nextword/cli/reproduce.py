@@ -61,8 +61,8 @@ class ReproduceOptions(Settings):
 def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanOptions) -> None:
     """Measure the numbers of a paper's table, show them next to the published ones, and test the paper's claims.
 
-    Trains each model that is needed once, evaluates it, and writes the table as JSON and HTML. If you run the command
-    again, it does only the unfinished runs.
+    Trains and evaluates each needed model once, and writes the table as JSON and HTML. If you run the command again, it
+    does only the unfinished runs.
 
     nextword reproduce histalign/table-1 --data DATA
 

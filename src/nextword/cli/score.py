@@ -28,8 +28,8 @@ class ScoreOptions(ScoreSettings):
     sample_by: Literal["line", "paragraph"] | None = None
     """Score each line or paragraph of a plain-text file as a text of its own; by default the file is one text."""
     set: list[str] | None = None
-    """KEY=VALUE, a head setting that may change after training: long=12288, temperature=2. Models whose heads do not
-    have the setting are unchanged. May be repeated."""
+    """Change a setting of the heads that may change after training, such as long=12288 or temperature=2. Models whose
+    heads do not have the setting are unchanged. May be repeated."""
 
 
 class ProcessOptions(ComputingOptions):
@@ -49,8 +49,8 @@ def score(  # noqa: PLR0913  (its options)
         list[str] | None,
         typer.Argument(
             metavar="[NAME=]MODEL... DATA...",
-            help="Models and data in any order. A folder with config.json, or a name that is not a file here, is a "
-            "model (folder or hub name; NAME= sets its name in the tables). Any other file or folder is data: a "
+            help="Models and data in any order. A folder with config.json, a GGUF file, or a hub name (that is not a "
+            "file here) is a model; NAME= sets its name in the tables. Any other file or folder is data: a "
             "plain-text file is one text, and so is each row of a .jsonl, .csv, .tsv or .parquet file.",
         ),
     ] = None,
@@ -66,21 +66,20 @@ def score(  # noqa: PLR0913  (its options)
     states: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of stored states ('nextword states build'), in place of DATA: its test split is scored, and "
-            "no backbone is loaded."
+            help="Folder of stored states ('nextword states build'), given instead of DATA: the test split of the "
+            "states is scored, and only the heads of the models are loaded."
         ),
     ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FIELD=COLUMN",
-            help="Column with the text (default: text or target), the prompt, the source (for encoder-decoder "
-            "models) or "
-            "the auxiliary text (for conditioned models).",
+            help="Column of a table for a FIELD: text (by default the column text or target), prompt, source (for "
+            "encoder-decoder models) or auxiliary (for models with a conditioner). May be repeated.",
         ),
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(help="File for per-token results: .jsonl, one object per token.")
+        Path | None, typer.Option(help="File (.jsonl) for the results of every token, one JSON object per token.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -186,7 +185,7 @@ def _expect_nothing_else(texts: list[str], fields: dict[str, str], settings: Sco
 def told_apart(
     words: list[str], models: list[str], data: list[str], needs_data: bool = True
 ) -> tuple[dict[str, str], list[str]]:
-    """Split the command line into models (by name) and data.
+    """Sort the arguments ``words`` into models (by name) and data, and add the options ``models`` and ``data``.
 
     Raises:
         ValueError: If an argument is neither a model nor data, there is no model or no data, or models share a name.

@@ -26,23 +26,25 @@ class TrainOptions(Settings):
     """Options of ``nextword train``: model, data, method, and the folder for the result."""
 
     words: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...")] = None
-    """A TOML file, followed by settings that override it: training.steps=500, training.learning_rate=1e-4,
-    training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
+    """A recipe (TOML file), then settings that override those of the recipe, such as training.steps=500,
+    training.learning_rate=1e-4, training.bf16=true, training.lora.rank=8, training.trains=head, task.block=512."""
     data: str | None = None
     """Training data (running text, source-target pairs or tables), required here or in the recipe: a file, a folder
     or a name on the hub."""
     model: str | None = None
     """Model, required here or in the recipe: a folder or hub name. 'small' or 'small-t5' creates a small new model."""
     states: str | None = None
-    """Folder of stored states ('nextword states build'). They replace data and model, and only the head is trained."""
+    """Folder of stored states ('nextword states build'), given instead of --data and --model. Only the head is
+    trained."""
     report_to: list[str] | None = None
-    """Experiment tracker: tensorboard, wandb or trackio. May be repeated."""
+    """Experiment tracker that receives the losses: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
     """Shard the model over the processes that torchrun has started (FSDP2). This option takes no value."""
     shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
-    """Shard the output embedding over the processes that torchrun has started (vocab-parallel). It takes no value."""
+    """Shard the output embedding over the processes that torchrun has started (vocab-parallel). This
+    option takes no value."""
     out: Path | None = None
-    """Folder for the trained model."""
+    """Folder for the trained model; by default runs/RECIPE, or runs/train without a recipe."""
     method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
     """Short form of --head, --objective and --conditioner: HEAD/OBJECTIVE/CONDITIONER."""
     head: Annotated[str | None, typer.Option(autocompletion=complete_head)] = None
@@ -52,7 +54,7 @@ class TrainOptions(Settings):
     conditioner: Annotated[str | None, typer.Option(autocompletion=complete_conditioner)] = None
     """Conditioner, with which the model uses an auxiliary text ('nextword list conditioners')."""
     encoder: str | None = None
-    """Encoder that reads auxiliary texts, such as minilm."""
+    """Encoder, such as minilm, that reads the auxiliary texts."""
     seed: int | None = None
     """Seed for new parameters, batch order and dropout."""
 
@@ -66,7 +68,7 @@ OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "e
 def train(asked: TrainOptions) -> None:
     """Train one model, evaluate it, check its probabilities, and save it in a folder that 'nw.load' reads.
 
-    After an interruption, the same command resumes. If the training has already finished, the command does nothing.
+    After an interruption, the same command resumes. If the training has finished, the command only prints its results.
 
     nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
 

@@ -9,10 +9,10 @@ from torch import Tensor, distributed, nn
 
 
 def best_device() -> torch.device:
-    """The accelerator if one is usable, otherwise the CPU.
+    """The accelerator (GPU) if one is usable, otherwise the CPU.
 
-    A build of torch with CUDA reports an accelerator even on machines without a GPU. So the function tests whether the
-    accelerator is usable.
+    A build of torch with CUDA names an accelerator even on machines without a GPU. So the function also tests whether
+    the accelerator is available.
     """
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")
@@ -30,13 +30,13 @@ def weight_of(layer: nn.Module) -> Tensor:
 
 
 def precision_of(layer: nn.Module) -> torch.dtype:
-    """Dtype of a layer's input: the dtype of its weight, or float32 if the weight has integers."""
+    """Dtype of a layer's input: the dtype of the layer's weight, or float32 if the weight is quantised to integers."""
     weight = weight_of(layer)
     return weight.dtype if weight.is_floating_point() else torch.float32
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Device on which a module computes: that of its weight, or the one to which an offloaded weight is loaded."""
+    """Device on which a module computes: the one with its weight, or the one to which an offloaded weight is loaded."""
     weight = weight_of(module)
     hook = _fetching_hook(module)
     return torch.device(weight.device if hook is None else hook.execution_device)
@@ -64,7 +64,7 @@ def class_of(layer: nn.Module) -> type:
 
 
 def gather_weight(layer: nn.Module) -> None:
-    """Gathers the whole weight of a sharded layer. It stays gathered until its gradient is computed."""
+    """Gathers the whole weight of a sharded layer. The weight stays gathered until its gradient is computed."""
     sharded: Any = layer
     if is_sharded(layer):
         sharded.unshard()
@@ -81,7 +81,7 @@ def vocabulary_mesh(layer: nn.Module) -> Any:
 
 
 def held_here(weight: Tensor) -> Tensor:
-    """The rows of a weight on this process, which are all rows unless they are sharded. Gradients reach the weight."""
+    """The rows of ``weight`` that this process has: all rows, unless they are sharded. Gradients reach ``weight``."""
     if not hasattr(weight, "placements"):
         return weight
     shared: Any = weight

@@ -27,10 +27,11 @@ SCHEMA_VERSION = 6
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file for writing that replaces ``path`` at the end of the block, atomically: never by an incomplete file.
+    """Yields a new file for writing, which replaces ``path`` at the end of the block, atomically: only when complete.
 
-    The file is a temporary one in the folder of ``path``, which is created if missing. At the end the file is renamed
-    to ``path``. Temporary files of killed processes are deleted.
+    The file is a temporary one in the folder of ``path``, which is created if missing. At the end of the block the file
+    is renamed to ``path``; after an error in the block it is deleted. Temporary files that killed processes left in the
+    folder are deleted too.
 
     Raises:
         DiskFullError: If there is not enough disk space.
@@ -55,8 +56,8 @@ TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{4})[0-9a-f]{8}\.tmp")
 """Pattern of the names of temporary files."""
 
 LONG_SILENCE = 24 * 3600.0
-"""Age in seconds at which a temporary file of another machine is deleted, because locks of other machines may not be
-visible here."""
+"""Age in seconds from which a temporary file of another machine is deleted. A younger file may be in use, because this
+machine may not see the other machine's lock."""
 
 
 def _temporary(path: Path) -> tuple[Path, BinaryIO]:
@@ -93,7 +94,7 @@ def _machine() -> str:
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8, ``replacing`` ``path`` as a whole."""
+    """Write ``text`` as UTF-8 to the file ``path``, which is created or replaced as a whole (see ``replacing``)."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
@@ -119,8 +120,8 @@ class Record(DeferredModel):
         """Read a record that [`save`][nextword.results.records.Record.save] wrote.
 
         Raises:
-            ValueError: If the file does not exist, is not JSON (for example incomplete), has a newer schema, or is of
-                another kind. The message names the file and each wrong value.
+            ValueError: If the file does not exist, is not JSON (for example because it is incomplete), or is not a
+                valid record of this class. The message names the file and each wrong value.
         """
         content = _read_json(Path(path))
         try:
@@ -154,7 +155,7 @@ class VersionedRecord(Record):
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """The command that wrote a results.json: "compare" or "evaluate".
+    """The field ``kind`` of a record's file, such as "compare" or "evaluate".
 
     Raises:
         ValueError: If the file does not exist, is not JSON, or does not name its kind.
@@ -205,7 +206,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """System errors of a full disk: no space, quota exceeded, file too large."""
 
 TORCH_WRITES = ("inline_container.cc", "iostream error")
-"""Texts in torch's errors if a file cannot be written completely."""
+"""Texts of which torch's error has one if a file cannot be written completely."""
 
 
 class DiskFullError(OSError):
@@ -214,7 +215,7 @@ class DiskFullError(OSError):
 
 @contextlib.contextmanager
 def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Converts errors of a full disk at ``path`` inside the block to ``DiskFullError``."""
+    """In this block, converts errors of a full disk to ``DiskFullError``, whose message names ``path``."""
     try:
         yield
     except DiskFullError:
@@ -227,7 +228,7 @@ def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def no_room(path: str | os.PathLike[str], reason: str) -> str:
-    """Error message for a full disk."""
+    """Error message for a full disk, with the file ``path`` and the system's message ``reason``."""
     return (
         f"{os.fspath(path)} cannot be written: {reason}. Make room and run the same command again; what is finished is "
         "kept"

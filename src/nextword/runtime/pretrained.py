@@ -26,26 +26,27 @@ logger = logging.getLogger(__name__)
 
 
 def encoder_config(config: Any) -> Any:
-    """Configuration of a model's encoder, which T5Gemma stores in an attribute of its own."""
+    """Configuration of the encoder of a model with ``config``. T5Gemma stores it in an attribute of its own."""
     own: Any = getattr(getattr(config, "text_config", config), "encoder", None)
     return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
 
 
 def wordless_tokens(config: Any) -> tuple[int, ...]:
-    """Placeholder tokens for images, videos or audio in the text of a multimodal model."""
+    """Ids of the placeholder tokens for images, videos and audio in the text of a multimodal model with ``config``."""
     names = (f"{kind}_token_{suffix}" for kind in ("image", "video", "audio") for suffix in ("id", "index"))
     found = (getattr(config, name, None) for name in names)
     return tuple(sorted({token for token in found if isinstance(token, int)}))
 
 
 def model_location(path: str | Path) -> str | Path:
-    """Location of a model: a folder of a model or adapter, a GGUF file, or a possible hub name.
+    """Checks the location of a model, and returns it: a folder of a model or adapter, a GGUF file, or a hub name.
 
-    If a folder has only one GGUF file, the result is this file. The check is fast, so that mistakes are reported before
-    libraries are imported.
+    For a folder whose only model is a GGUF file, the result is this file. The check is fast, so that mistakes are
+    reported before libraries are imported. It does not test whether a name is on the hub.
 
     Raises:
-        ValueError: If the path does not exist, a folder has no model, or a file is not a GGUF file.
+        ValueError: If a folder has no model, a file is not a GGUF file, or ``path`` does not exist and cannot be a hub
+            name.
     """
     if (file := gguf_file(path)) is not None:
         return file
@@ -83,7 +84,7 @@ def _listed(paths: list[Path]) -> str:
 
 
 COMPARED_MODELS = "trained/*/model/config.json"
-"""Paths of the models of a comparison in its folder."""
+"""Pattern of the paths of a comparison's models in its folder."""
 NAMED = 12
 """Maximum number of models that a message names."""
 
@@ -101,10 +102,10 @@ class GgufError(ValueError):
 
 
 def gguf_file(path: str | Path) -> Path | None:
-    """The GGUF file at a path, or the only GGUF file in a folder. None for a saved model or a hub name.
+    """The file ``path`` or, for a folder, its only GGUF file. None for a saved model, or if there is no GGUF file.
 
     Raises:
-        ValueError: If the path is another file, a folder has several GGUF files, or the package gguf is missing.
+        GgufError: If ``path`` is another file, a folder has several GGUF files, or the package gguf is missing.
     """
     file = Path(path).expanduser()
     if file.is_dir():
@@ -141,7 +142,7 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
     """A model, configuration or tokenizer of transformers (``kind.from_pretrained``), also for GGUF files and adapters.
 
     The weights of a GGUF file are dequantised, to float32 if no ``dtype`` is given. The result is an ordinary model,
-    which can be trained and is saved as safetensors. The first reading of a file is slow and writes a line to stderr.
+    which can be trained and is saved as safetensors. A GGUF file is slow to read, and a line on stderr says so.
 
     An adapter of peft is merged into its base model.
 
@@ -157,9 +158,9 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def unreadable_explained(name: str, where: str, advice: str = "") -> Iterator[None]:
-    """In this block, converts errors of loading a model to a ValueError that names the setting ``where``.
+    """In this block, converts errors of loading the model ``name`` to a ValueError that names the setting ``where``.
 
-    ``advice`` is appended to the message. It begins with a space.
+    ``advice``, which begins with a space, is appended to the message.
     """
     try:
         yield
@@ -301,7 +302,7 @@ _FOR_SENTENCEPIECE = {"sentencepiece": "sentencepiece", "google.protobuf": "prot
 
 
 def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder, GGUF file or hub name. ValueError, which names ``where``, if there is none."""
+    """The tokenizer of a folder, GGUF file or hub name. If loading fails, a ValueError names the setting ``where``."""
     from transformers import AutoTokenizer
 
     folder = Path(name).expanduser()

@@ -71,9 +71,10 @@ def leading() -> Iterator[None]:
 
 @contextmanager
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
-    """Sends ``asked``, the work of this block, to the other processes, which do it too. Sends nothing if none waits.
+    """Sends ``asked``, the work of this block, to the other processes, which do the same work at the same time.
 
-    ``agreed`` is the type of an error that all processes raise if one of them does. After such an error, all continue.
+    Outside a block of ``leading``, nothing is sent. ``agreed`` is the type of an error that all processes raise if one
+    of them does. After such an error, all continue.
 
     Raises:
         SystemExit: After any other error in such a block, because the processes are then out of step.

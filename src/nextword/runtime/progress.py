@@ -1,4 +1,4 @@
-"""Progress reports of long computations. The base class of watchers ignores all reports."""
+"""Progress reports of long computations. The base class of watchers logs warnings, and ignores all other reports."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ logger = logging.getLogger(__name__)
 class Watcher:
     """Receives progress reports in order. A subclass overrides the methods of the reports that it shows.
 
-    Several computations may run at the same time. Each has a name and is in one stage; their reports alternate.
-    ``with progress("softmax, seed 0", "training") as advanced`` encloses a stage. It returns the function that reports
-    the finished share.
+    Several computations may run at the same time. Each has a name and is in one stage, and their reports alternate.
+    ``with progress("softmax, seed 0", "training") as advanced`` encloses a stage, where ``progress`` is the watcher.
+    ``advanced(0.5)`` then reports that half of this stage is finished.
     """
 
     @contextlib.contextmanager
     def __call__(self, name: str, stage: str = "") -> Iterator[Callable[[float], None]]:
-        """Encloses a stage: reports its begin and end, and returns the function that reports the finished share."""
+        """In this block, ``name`` is in ``stage``. Yields a function that reports the finished share of the stage."""
         began = time.perf_counter()
         self.began(name, stage)
         yield functools.partial(self.advanced, name)
         self.ended(name, stage, time.perf_counter() - began)
 
     def now(self, what: str, share: float | None = None) -> None:
-        """``what`` is the current activity, and ``share`` the finished fraction of the whole work; None: unknown."""
+        """The current activity is ``what``. The fraction ``share`` of the whole work is finished (None: unknown)."""
 
     def began(self, name: str, stage: str) -> None:
-        """A stage (training, tuning, evaluation) of ``name`` begins. ``stage`` is "" if there is only one stage."""
+        """The computation ``name`` begins ``stage``, such as "training"; "" if it has only one stage."""
 
     def advanced(self, name: str, share: float) -> None:
-        """The finished share, from 0 to 1, of a computation's current stage."""
+        """The fraction ``share`` of the current stage of the computation ``name`` is finished."""
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """A stage has ended."""
+        """The computation ``name`` has finished ``stage``, which took ``seconds``."""
 
     def logged(self, name: str, step: int, steps: int, losses: dict[str, float]) -> None:
-        """Losses at step ``step`` of ``steps``, in nats per token, by name: ``loss``, ``validation loss``."""
+        """The training ``name`` has ``losses`` at ``step`` of ``steps``, by name: ``loss``, ``validation loss``."""
 
     def noted(self, sentence: str) -> None:
-        """A note before a computation begins."""
+        """A note to the user, such as the amount of data of a training."""
 
     def warned(self, sentence: str) -> None:
-        """A warning to the user. If there is no watcher, it is logged."""
+        """A warning to the user. This base class logs it."""
         logger.warning(sentence)
 
     def planned(self, runs: int, finished: int) -> None:
-        """Number of runs of a comparison, and number of runs that an earlier call has finished."""
+        """A comparison has ``runs`` runs, of which an earlier call has finished ``finished``."""
 
     def finished(self, record: RunRecord) -> None:
-        """A run is finished and saved."""
+        """A run of a comparison is finished and saved."""
 
     def failed(self, run: FailedRun) -> None:
-        """A run ended with an error. The comparison continues without it."""
+        """A run of a comparison ended with an error. The comparison continues without this run."""

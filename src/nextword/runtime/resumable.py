@@ -1,4 +1,4 @@
-"""Resumes interrupted work: folders that belong to one training or other work, locks, and checkpoints of arrays."""
+"""Resumes interrupted work: folders that each belong to one piece of work, locks, and checkpoints of arrays."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OLD_KEYS = {"places": "positions"}
 
 
 class ResumableFolder:
-    """A folder of one training or other work, which can resume there. Any other work in the folder raises an error.
+    """A folder for one piece of work, such as a training, which can resume there.
 
     Args:
         path: The folder.
         kind: Kind of work, for messages, such as "training".
-        manifest: Name of the file that identifies the work.
-        signs: Names of files and folders. If one of them exists, the work has begun.
+        manifest: Name of the file in the folder that identifies the work.
+        signs: Names of files and folders. If one of them exists in the folder, the work has begun.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, manifest: str, signs: Iterable[str]) -> None:
@@ -47,10 +47,10 @@ class ResumableFolder:
         return any(sign.exists() for sign in self._signs)
 
     def begun(self) -> dict[str, Any] | None:
-        """The content of the manifest if the work has begun. None if the folder is free.
+        """The content of the manifest if the work has begun, otherwise None.
 
         Raises:
-            ValueError: If the folder has other files, or its manifest cannot be read.
+            ValueError: If the folder has files but no manifest, is a file, or its manifest cannot be read.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
@@ -62,15 +62,17 @@ class ResumableFolder:
         return read_manifest(self.manifest, f"a {self.kind}") if self.has_begun else None
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
-        """Writes the manifest, with the library version."""
+        """Writes the manifest: ``content``, and the version of nextword."""
         write_atomically(self.manifest, json.dumps({"nextword": __version__, **content}, indent=2) + "\n")
 
 
 def begin(manifest: Path, record: Record, kind: str, may_differ: Callable[[str], bool] = lambda key: False) -> None:
-    """Writes the manifest of a folder, or checks that an existing manifest is for the same work.
+    """Writes ``record`` as the file ``manifest``, or checks that an existing manifest is for the same work.
+
+    ``kind`` is the kind of work, for messages. ``may_differ`` is as in ``differences``.
 
     Raises:
-        ValueError: If the folder is for other work (the message names the differences), or its manifest cannot be read.
+        ValueError: If the manifest is for other work (the message names the differences), or cannot be read.
     """
     if not manifest.exists():
         record.save(manifest)
@@ -86,15 +88,15 @@ def expect_same(
     asked: Mapping[str, Any],
     may_differ: Callable[[str], bool] = lambda key: False,
 ) -> None:
-    """Raises ValueError, which names the differences, if a folder or file belongs to other work of this ``kind``.
+    """Raises ValueError, which names the differences, if the folder or file ``path`` belongs to other work.
 
-    The other arguments are those of ``differences``.
+    ``kind`` is the kind of work, for the message. The other arguments are those of ``differences``.
     """
     refuse_others(path, kind, differences(before, asked, may_differ))
 
 
 def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
-    """Raises ValueError if there are differences."""
+    """Raises ValueError if ``different``, a result of ``differences`` for the folder or file ``path``, is not empty."""
     if different:
         raise ValueError(
             f"{path} belongs to another {kind} ({'; '.join(different)}); choose another {named('out')}, or delete it "
@@ -133,12 +135,12 @@ def read_manifest(path: Path, writer: str) -> dict[str, Any]:
 def differences(
     before: Mapping[str, Any], asked: Mapping[str, Any], may_differ: Callable[[str], bool] = lambda key: False
 ) -> list[str]:
-    """The differences between two sets of settings, with one phrase per key. Nested keys are written with dots.
+    """The differences between two sets of settings: a phrase for each key that differs, with dots in nested keys.
 
     Args:
         before: Settings in the folder or file.
         asked: Settings of this call.
-        may_differ: Function that returns True for keys that may differ.
+        may_differ: Function that returns True for keys that are not compared.
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
@@ -179,20 +181,19 @@ LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
 """Files of a lock. When the lock is released, ``LOCK``, an empty file, stays, and the others are deleted."""
 
 LEASE_SECONDS = 30.0
-"""Seconds after which the owner of a lock, if on another machine, counts as dead if it has not renewed the lock. This
-number is the same in all versions."""
+"""Seconds without renewal after which other machines may take a lock. This number is the same in all versions."""
 
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> Iterator[None]:
-    """Locks ``folder``, which is created if missing, against other processes in this block.
+    """In this block, locks ``folder`` against other processes. The folder is created if missing.
 
     Processes of one machine use a file lock of the operating system, which ends with its process. On a shared disk,
     other machines may not see the file lock. For them the owner of the lock renews a second file every few seconds.
     After ``LEASE_SECONDS`` without renewal, another machine may take the lock.
 
-    ``command`` names the owner in messages of other processes. ``wait`` is the number of seconds to wait for another
-    process of this machine.
+    ``command`` names the owner in messages of other processes. If another process of this machine has the lock, this
+    process waits up to ``wait`` seconds for it.
 
     Raises:
         ValueError: If the folder is not writable or another process has locked it. The message names this process, its
@@ -221,7 +222,7 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
 
 def expect_writable(lock: Path) -> None:
-    """Creates the file of a lock and its folder. Raises ValueError if this is not possible."""
+    """Creates the file ``lock`` and its folder if they are missing. ValueError if the folder cannot be written to."""
     # without this check, a lock that cannot be created would look like a lock of another process
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +285,7 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def load(self, restored: Callable[[dict[str, Any], dict[str, np.ndarray]], Restored]) -> Restored | None:
-        """Restores the facts and arrays of the last save. None if nothing was saved.
+        """The result of ``restored``, called with the facts and the arrays of the last save. None if there is no file.
 
         Raises:
             ValueError: If the file cannot be read, or was saved with other settings. The message then names the
@@ -308,11 +309,11 @@ class ArrayCheckpoint:
 
     @property
     def is_due(self) -> bool:
-        """Whether ``SAVE_SECONDS`` have passed since the last save."""
+        """Whether ``SAVE_SECONDS`` have passed since the last save; False if no checkpoint is saved."""
         return self.path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS
 
     def save(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Saves facts (JSON values) and arrays."""
+        """Saves the facts ``about`` (JSON values) and ``arrays``, with the settings."""
         import numpy as np
 
         if self.path is not None:

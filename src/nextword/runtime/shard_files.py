@@ -19,7 +19,7 @@ Facts = TypeVar("Facts", bound=Record)
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A kind of store.
+    """A kind of store, for example datastores.
 
     Attributes:
         setting: Name of the setting in which users give the folder of such a store, for messages.
@@ -34,7 +34,7 @@ class StoreKind:
     command: str
 
     def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
-        """The manifest of a finished store. If it is unfinished: ValueError that says whether a build has begun."""
+        """The manifest of the finished store in ``folder``. ValueError without one; it says if a build has begun."""
         if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, returns False for an invalid file name
             return record.load(folder / self.manifest)
         begun = os.path.isfile(folder / BEGUN)
@@ -45,7 +45,7 @@ class StoreKind:
         raise ValueError(f"{self.setting}: must be a finished {self.title} ('{folder}' {said}); {instead}")
 
     def damaged(self, path: Path, said: str) -> ValueError:
-        """The error for a file of a shard. ``said`` describes the fault."""
+        """The error for the file ``path`` of a shard. ``said`` describes the fault."""
         facts = f"{path.name.partition('.')[0]}.json"
         return ValueError(
             f"{self.setting}: must have all of its shards ('{path}' {said}); delete {facts} and {self.manifest} there "
@@ -54,12 +54,12 @@ class StoreKind:
 
 
 def shard_file(folder: Path, number: int, part: str) -> Path:
-    """The path of a file of a shard."""
+    """The path of the file ``part`` (such as "json") of shard ``number``, counted from 0."""
     return folder / f"shard-{number:05d}.{part}"
 
 
 def finished_shard(folder: Path, number: int, record: type[Facts]) -> Facts | None:
-    """The facts of a shard, from the file that is written last. None if the shard is unfinished."""
+    """The facts of shard ``number``, from its .json file, which is written last. None if the shard is unfinished."""
     path = shard_file(folder, number, "json")
     return record.load(path) if path.is_file() else None
 

@@ -25,7 +25,7 @@ LEAST = 2**20
 
 
 def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor:
-    """An uninitialised tensor in a file, or in memory if it is small.
+    """An uninitialised tensor in a file in ``folder``, or in memory if it has less than ``LEAST`` bytes.
 
     Raises:
         OSError: If there is not enough disk space.
@@ -45,12 +45,12 @@ def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor
 
 
 def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None) -> Tensor:
-    """A memory-mapped copy on the CPU, in the precision ``dtype`` if given."""
+    """A copy of ``tensor`` made by ``empty_on_disk``, in the precision ``dtype`` or, if None, that of ``tensor``."""
     return empty_on_disk(tensor.shape, dtype or tensor.dtype, folder).copy_(tensor)
 
 
 class MemoryMappedModel(TorchFunctionMode):
-    """In this block the weights of new modules are memory-mapped files in a folder. Their values do not change."""
+    """In this block, large weights of new modules are memory-mapped files in ``folder``, with unchanged values."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -69,9 +69,10 @@ class MemoryMappedModel(TorchFunctionMode):
 
 
 def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
-    """Converts a model to ``dtype`` in place, except weights that it keeps in single precision, as ``from_pretrained``.
+    """Converts the weights of ``model`` to ``dtype`` in place, as ``from_pretrained`` does.
 
-    If ``folder`` is given, converted weights are memory-mapped files in it.
+    Weights that the model's class keeps in single precision are not converted. If ``folder`` is given, converted
+    weights are memory-mapped files in this folder.
     """
     kept = "|".join(name.replace("*", ".*") for name in model._get_dtype_plan(dtype))
     for name, weight in model.state_dict(keep_vars=True).items():  # does not include buffers that are not saved
@@ -86,7 +87,7 @@ _PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float3
 
 
 def saved_precision(folder: Path) -> torch.dtype | None:
-    """Precision of all weights in a folder's safetensors files. None if they differ or are missing."""
+    """Precision of all weights in a folder's safetensors files: float16, bfloat16 or float32. Otherwise None."""
     found = set()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
@@ -103,7 +104,7 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def built(build: Callable[[], M], name: str) -> M:
-    """The result of ``build``, if there is enough memory.
+    """The result of ``build``, if there is enough memory for it; ``name`` is its name in the error.
 
     ``build`` is first called on the meta device, where tensors have shapes but take no memory. So ``build`` runs twice,
     and must not depend on anything that it changes.
@@ -133,7 +134,7 @@ def built(build: Callable[[], M], name: str) -> M:
 
 
 def free_memory() -> int | None:
-    """Bytes available without swapping; None if unknown."""
+    """Bytes of memory available without swapping, at most the memory limit of the container; None if unknown."""
     found = []
     if _MEMINFO.is_file():
         kilobytes = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines()).get("MemAvailable", "")

@@ -26,7 +26,7 @@ WorkerTask = Callable[[Opened], Answer]
 
 
 class Workers(ABC, Generic[Opened]):
-    """Base class of objects that run tasks."""
+    """Base class of objects that run tasks, in this process or in others."""
 
     in_this_process: bool
     """Whether tasks run in this process, so that they can call its functions, such as a progress function."""
@@ -170,7 +170,11 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """``processes`` workers, each of which calls ``open_one`` once; None: this process. ValueError for a bad number."""
+    """``processes`` worker processes, each of which calls ``open_one`` once, or (None) this process as the only worker.
+
+    Raises:
+        ValueError: If ``processes`` is not from 1 to 1,024.
+    """
     if processes is None:
         return ThisProcess(open_one)
     if not 1 <= processes <= MOST_PROCESSES:

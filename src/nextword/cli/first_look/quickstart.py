@@ -62,8 +62,8 @@ def quickstart(
 ) -> None:
     """Compare softmax with other heads on generated data. Takes about a minute on two cores.
 
-    'nextword compare quickstart' runs the same built-in recipe. At the end, if there is a pretrained model, it
-    continues a text with and without a cache.
+    'nextword compare quickstart' runs the same built-in recipe. If there is a pretrained model (--model), quickstart
+    then shows how this model continues a text with and without a cache.
     """
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
     from nextword.cli.parts.run_and_show import run_comparison
@@ -122,7 +122,7 @@ def untrained_line() -> str:
 
 
 def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Path | None:
-    """Write a page that inspects one prompt into the folder of the report, and add a link to it to the report.
+    """Write a page on the predictions of the first and the best method for one prompt, and link it in the report.
 
     Returns:
         Path of the page. None if the results have no prompts, no second method or no saved model.
@@ -161,7 +161,10 @@ LEAD = "acc@2"
 
 
 def short_table(results: Results) -> RenderableType:
-    """A table of three metrics, with the best methods and a note on seeds; for other tasks, the usual table."""
+    """The metrics ``COLUMNS`` of every method, a sentence on the best methods, and a note on seeds.
+
+    If a run lacks one of the metrics (because of another task), the result is ``results_table``.
+    """
     if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
         return results_table(results)
     rows = [

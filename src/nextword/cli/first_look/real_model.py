@@ -35,7 +35,7 @@ DECODING = "greedy"
 TOKENS = 60
 """Number of tokens that each model generates."""
 LITTLE = 0.02
-"""A difference between the losses with and without the cache below this, in nats per token, is called negligible."""
+"""Nats per token. A smaller difference between the losses with and without the cache is called negligible."""
 
 
 class RealModel(Record):
@@ -50,15 +50,15 @@ class RealModel(Record):
     tokens: int = Field(ge=1)
     """Number of tokens of the second text. This text was not used for calibration."""
     nll: dict[str, float]
-    """Loss on the second text, in nats per token, by model (with and without the cache)."""
+    """Loss on the second text, in nats per token, by model ("alone" or "with a cache")."""
     written: dict[str, str]
-    """Text that each model generates in place of the last paragraph."""
+    """Text that each model generates in place of the last paragraph of the second text."""
 
 
 def look_at(model: str, out: Path) -> None:
     """Calibrate a cache on one text, score and continue another text, print the results and write a page.
 
-    If ``out`` has saved results for the same model, these are printed instead.
+    If ``out`` has saved results for the same model and version of nextword, these are printed instead.
     """
     console, record, page = Console(), out / "real-model.json", out / "real-model.html"
     seen = _seen_before(record, model) if page.exists() else None

@@ -28,13 +28,17 @@ def build(
         str | None, typer.Option(help="Split to read from a folder or data set; by default train.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(help="Number of tokens that the model reads at once (context length).")
+        int | None,
+        typer.Option(help="Number of tokens that the model reads at once; by default its maximum, but at most 1,024."),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.")
     ] = None,
 ) -> None:
-    """Store the hidden state before each token of a corpus. After an interruption, the same command resumes."""
+    """Store each token of a corpus with its key, the hidden state from which the model predicts this token.
+
+    After an interruption, the same command resumes.
+    """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
@@ -76,7 +80,7 @@ def index(
         ),
     ] = False,
 ) -> None:
-    """Build a FAISS index of a datastore. With it, the search takes less time but is approximate."""
+    """Build a FAISS index of a datastore. With an index, the head's search takes less time but is approximate."""
     from nextword.retrieval import StoredKeys
     from nextword.retrieval.datastore.search import build_index
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 app = typer.Typer(
-    help="Index the n-grams of a corpus, and interpolate any model with the tokens that followed them.",
+    help="Index the n-grams of a corpus, and mix any model with the frequencies of the tokens after them.",
     no_args_is_help=True,
 )
 
@@ -42,7 +42,7 @@ class NgramScoreOptions(ScoreSettings):
     field: str | None = None
     """Column of a table that contains the text; by default text or target."""
     stored_text: bool = False
-    """Score texts even if they are in the index."""
+    """Allow texts that are in the index, which are otherwise an error."""
 
 
 class FitOptions(NgramScoreOptions):
@@ -97,7 +97,7 @@ def fit(
     settings: FitOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Fit the interpolation weight for each n-gram length on held-out text.
+    """Fit the interpolation weights of the index, by length and frequency of the match, on held-out text.
 
     nextword ngram fit runs/softmax memory valid.txt --out weights.json
     """

@@ -37,7 +37,7 @@ def build(
         ),
     ] = None,
     layers: Annotated[
-        int, typer.Option(help="Number of layers whose hidden states are kept; a head with +mi:KxL needs K.", min=0)
+        int, typer.Option(help="Number of layers whose hidden states are stored; a head with +mi:KxL needs K.", min=0)
     ] = 1,
     batch_size: Annotated[int, typer.Option(help="Number of rows per forward pass.", min=1)] = 8,
     processes: Annotated[

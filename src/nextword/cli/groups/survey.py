@@ -29,7 +29,7 @@ class RecipeOptions(Settings):
     """Setting that overrides the recipe, for instance checks=3."""
 
     def content(self) -> dict[str, object]:
-        """The fields of the recipe. Fields on the command line override them."""
+        """The settings of the recipe, overridden by the options."""
         from nextword.settings.overrides import overridden, parsed
 
         content = {} if self.recipe is None else parsed(self.recipe.read_bytes(), str(self.recipe))
@@ -104,7 +104,7 @@ def results(
         Path | None, typer.Option(help="Folder for results.json and report.html; by default FOLDER/results.")
     ] = None,
 ) -> None:
-    """Analyse the answers: values with intervals, tests, agreement between judges, and which answers were excluded.
+    """Analyse the answers: values with intervals, tests, the judges' agreement, and the answers that were excluded.
 
     nextword survey results survey answers/*.json --automatic evaluation/results.json
     """

@@ -48,14 +48,14 @@ def complete_metric(incomplete: str) -> list[str]:
 
 
 def complete_recipe(incomplete: str) -> list[str]:
-    """Built-in recipes."""
+    """Complete the name of a built-in recipe."""
     from nextword.experiments.comparison.comparison_settings import built_in
 
     return _beginning(built_in(), incomplete)
 
 
 def complete_table(incomplete: str) -> list[str]:
-    """``PAPER/TABLE`` and ``PAPER``."""
+    """Complete ``PAPER`` or ``PAPER/TABLE``."""
     from nextword.experiments.reproduction.paper import load_paper, names
 
     known = [full for name in names() for full in (name, *(f"{name}/{table}" for table in load_paper(name).tables))]

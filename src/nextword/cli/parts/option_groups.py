@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command. If a parameter is a settings class, typer sees the fields of this class.
+    """Decorate a command. If a parameter's type is a settings class, each field of this class becomes an option.
 
     The docstring of a field is the option's help. Other properties of the option are in the field's annotation, as in a
     command: ``Annotated[str, typer.Option(metavar="FILE")]``.

@@ -27,11 +27,11 @@ FEW = 4
 
 
 def plan_reproduction(request: Request, gpu: str | None) -> None:
-    """Print the plan of a request.
+    """Print the plan of ``request``: the runs of each experiment, with their expected time, memory and disk space.
 
-    ``gpu`` is the GPU for which hours are estimated: "NAME", or "NAME:SHARE" with the share of the GPU's peak speed
-        that training reaches. None: each kind of training is timed on this machine, but at scale "paper" the GPU
-        ``GPU`` is assumed.
+    ``gpu`` is the GPU for which the time is estimated: "NAME", or "NAME:SHARE" with the share of the GPU's peak speed
+    that training reaches. If ``gpu`` is None, each kind of training is timed on this machine; at scale "paper" it is
+    estimated for the constant ``GPU``.
 
     Raises:
         ValueError: If the GPU is unknown or an override applies to no experiment.

@@ -84,7 +84,7 @@ def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[Non
     """In this block, Ctrl-C ends the command with exit code 130 and a message that says which results are kept.
 
     Args:
-        kept: Description of the kept results, used if the interruption has no message. None: no results are kept.
+        kept: Description of the kept results, for interruptions without a message of their own. None: nothing is kept.
         goes_on: Whether the same command resumes the work. If it does, the message contains the command.
     """
     try:

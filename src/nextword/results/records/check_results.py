@@ -16,9 +16,9 @@ class CheckedProperty(Record):
     meaning: str
     """The property as a statement, which is true if the check passed."""
     verdict: Literal["passed", "FAILED", "remark", "not checked"]
-    """Outcome."""
+    """Outcome. ``remark``: the deviation affects only one kind of result, and the distribution itself is correct."""
     worst: float | None
-    """Largest measured deviation from the property; None if it was not checked or has no number."""
+    """Largest measured deviation. None if the property was not checked, or the deviation is infinite or NaN."""
     tolerance: float
     """Largest deviation that passes."""
     where: str
@@ -41,7 +41,7 @@ class FoundFault(Record):
     shown: str
     """Description of the fault on these texts."""
     only_for: str = ""
-    """The only kind of result that is wrong because of the fault; empty if the distribution itself is wrong."""
+    """The only kind of result that the fault makes wrong, such as bits per byte; empty if the distribution is wrong."""
 
 
 class CheckResults(VersionedRecord):
@@ -52,7 +52,7 @@ class CheckResults(VersionedRecord):
     title: str
     """The checked model and its precision."""
     exit_code: Literal[0, 1, 2]
-    """Exit code: 0 without a fault, 1 with a fault, 2 if something could not be tested."""
+    """Exit code: 0 without a fault, 1 with a fault, 2 without a fault if something could not be tested."""
     properties: list[CheckedProperty]
     """Results of the properties, in the order of the report."""
     findings: list[FoundFault]

@@ -25,11 +25,11 @@ class Cost(Record):
     """Number of trained parameters by module, for example {"backbone.transformer.ln_f": 1536, "conditioner": 7087872}.
     "all" means the whole model, and * stands for layer numbers. Empty in records of earlier versions."""
     ms_per_step: float | None = None
-    """Milliseconds per optimiser step; None without training."""
+    """Median milliseconds per optimiser step, without warm-up steps; None if there were no other steps."""
     peak_memory_mib: float | None = None
-    """Peak memory in MiB; None if not measured."""
+    """Peak memory of tensors during training, in MiB; None if not measured."""
     train_seconds: float | None = None
-    """Total seconds of training; None without training."""
+    """Total seconds of training, including warm-up steps; None without training."""
 
 
 class CurvePoint(Record):
@@ -53,12 +53,12 @@ class TopWord(Record):
 
 
 class ExamplePrediction(Record):
-    """Example predictions of a method after one prompt."""
+    """A method's most probable next tokens after one prompt."""
 
     prompt: str
-    """The text before the predicted word."""
+    """The text before the predicted token. For source-target pairs: the source, an arrow and the begun target."""
     expected: list[str]
-    """The correct tokens, written as in ``top``."""
+    """The correct tokens, written as in ``top``; empty if the prompt has no correct token."""
     setting: str
     """The distribution that predicted: "joint" (the head's own) or "cache_only" (its cache alone)."""
     top: list[TopWord]
@@ -71,30 +71,30 @@ class Span(Record):
     text: str
     """Text of the span."""
     very_rare: bool
-    """Whether the tokens of the span are very rare: the most frequent tokens make up 90 % of the training text, and
-    these are not among them."""
+    """Whether the tokens of the span are very rare, which means that they are not among the most frequent tokens that
+    together make up 90 % of the training text."""
     repeated: bool = False
-    """Whether these very rare tokens occurred earlier in the same text."""
+    """Whether the tokens of the span are very rare and all occurred earlier in the same text."""
     lower_case: bool = False
-    """Whether these tokens belong to a lower-case word, which is not a name. F2-Softmax's table 4 calls such words
-    non-pronouns. Its examples are "eccentric" and "vanished", in contrast to names such as "Bob Marley"."""
+    """Whether the tokens of the span are very rare and part of a word in lower case, which is therefore not a name.
+    F2-Softmax's table 4 calls such words non-pronouns, such as "eccentric", in contrast to "Bob Marley"."""
     copied: bool = False
     """Whether the span is part of three or more consecutive words that also follow one another in the source."""
 
 
 class WrittenText(Record):
-    """One continuation of a prompt."""
+    """One text of a ``WrittenExample``."""
 
     author: str
     """Label of the method that generated the text, or "human"."""
     spans: list[Span]
     """The text as spans. All words of a span have the same marks."""
     very_rare: float = Field(ge=0, le=1)
-    """Share of very rare tokens in the text."""
+    """Share of the text's tokens that are very rare."""
 
 
 class WrittenExample(Record):
-    """The human reference and every method's text after one prompt (F2-Softmax, tables 4 and 11)."""
+    """The human reference and every method's text for one prompt or source (F2-Softmax, tables 4 and 11)."""
 
     prompt: str
     """The prompt."""
@@ -115,12 +115,13 @@ class Evaluation(Record):
     """Values by name: "acc@1", "cache_only_acc@2", "rank@1e-3", "rank@default", "perplexity", "bits_per_byte", "nll",
     ..."""
     spectrum: list[float] | None = None
-    """Singular values of the log-probability matrix, relative to the largest value, in descending order. None if they
-    were not computed."""
+    """Largest singular values of the log-probability matrix (context positions × vocabulary), divided by the largest of
+    them, in descending order. None if they were not computed."""
     examples: list[ExamplePrediction] = Field(default=[])
     """Some example predictions."""
     tuned: dict[str, JsonValue] = Field(default={})
-    """Test-time settings that were chosen on validation data, for example the cache's temperature and weight."""
+    """Settings of the head that were chosen on validation data after training, such as temperature and weight of a
+    cache."""
     undefined: dict[str, str] = Field(default={})
     """Metrics without a finite value, with the reason: ``{"perplexity": "inf"}``."""
 
@@ -211,8 +212,8 @@ class TriedSettings(Record):
     settings: dict[str, JsonValue]
     """Settings by path: "training.learning_rate", "objective.alpha"."""
     nats: float | None = None
-    """Negative log-likelihood of the validation rows in nats per token, whatever the objective is. None: see
-    ``reason``."""
+    """Negative log-likelihood of the validation rows in nats per token, even if the objective is another loss. None if
+    the training failed (see ``reason``)."""
     reason: str | None = None
     """Reason why ``nats`` is None, for example "diverged at step 12: the loss is nan"."""
 
@@ -223,9 +224,9 @@ class GridSearch(Record):
     seed: int
     """Training seed of the search."""
     tried: list[TriedSettings]
-    """All combinations, in order."""
+    """The combinations tried so far, in order."""
     chosen: dict[str, JsonValue] | None
-    """The combination with the lowest validation loss. None if no training has a validation loss."""
+    """The settings with the lowest ``nats`` among ``tried``. None if no combination has ``nats``."""
 
 
 class Results(VersionedRecord):
@@ -256,7 +257,7 @@ class Results(VersionedRecord):
     settings: dict[str, JsonValue] = Field(default={})
     """All settings of the comparison."""
     searches: dict[str, GridSearch] = Field(default={})
-    """Searches by method."""
+    """The search of each method that had settings to search, by the method's label."""
     texts: dict[str, EvaluationResults] = Field(default={})
     """Evaluations of the generated texts by decoding ("greedy", "top-k 3"). The systems are the methods."""
     written: list[WrittenExample] = Field(default=[])
@@ -301,7 +302,7 @@ class TrainingResults(VersionedRecord):
     command: str
     """Command that reproduces this model."""
     settings: dict[str, JsonValue]
-    """All settings that were given."""
+    """All settings that the user gave."""
     head: str
     """Head spec."""
     objective: str
@@ -317,7 +318,7 @@ class TrainingResults(VersionedRecord):
     measures: dict[str, Measure] = Field(default={})
     """Description of every metric by key, in the order of the report; empty in records of earlier versions."""
     checks: list[PropertySummary]
-    """Results of the checker."""
+    """Results of ``nextword.check`` on the trained model."""
     cost: Cost
     """Cost of the training."""
     curve: list[CurvePoint]
@@ -325,7 +326,8 @@ class TrainingResults(VersionedRecord):
     validation_curve: list[CurvePoint] = Field(default=[])
     """Validation loss over steps; empty if not computed."""
     best_step: int | None = None
-    """Step with the lowest validation loss, if its weights were kept. None: the weights are those of the last step."""
+    """Step with the lowest validation loss, if the model has the weights of this step (training.keep_best). None: the
+    model has the weights of the last step."""
     facts: dict[str, JsonValue] = Field(default={})
     """Facts about the built head."""
     environment: Environment
@@ -333,7 +335,7 @@ class TrainingResults(VersionedRecord):
 
     @property
     def steps(self) -> int:
-        """Number of optimiser steps."""
+        """Number of optimiser steps: that of the last point of ``curve``, or 0 if ``curve`` is empty."""
         return self.curve[-1].step if self.curve else 0
 
     @property

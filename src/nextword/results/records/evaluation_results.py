@@ -36,11 +36,11 @@ class SystemRecord(Record):
     files: list[SampleFile]
     """Files, one per seed, in the given order."""
     values: dict[str, MetricValue]
-    """Values of the system's file. With several files: means over the files with Student's intervals, for metrics with
-    a value in every file. An interval is over trained models, where each model counts with the mean of its files; if
-    there is only one model, it is over the files."""
+    """Values by key of ``measures``. With one file, they are the values of this file. With several files, they are
+    means over the files, for each metric that has a value in every file, with Student's intervals. An interval is over
+    the means of the trained models or, if there is only one model, over the files."""
     draws: int = Field(default=1, ge=1)
-    """How many consecutive files come from the same trained model, with different sampling seeds."""
+    """Number of consecutive files that come from the same trained model, with different sampling seeds."""
 
     @property
     def models(self) -> list[list[SampleFile]]:
@@ -58,7 +58,8 @@ class PairRecord(Record):
     second: str
     """Second system."""
     difference: float
-    """Value of ``first`` minus value of ``second``, computed over the texts of all seeds."""
+    """Value of ``first`` minus value of ``second``. Each value is over all prompts, with the mean of all seeds for each
+    prompt."""
     low: float | None
     """Lower end of the 95 % bootstrap interval of the difference; None if undefined."""
     high: float | None
@@ -87,10 +88,10 @@ class Duel(Record):
 
 
 class Place(Record):
-    """A system's rank. A system beats another if it is better in the majority of metrics."""
+    """A system's rank. A system beats another one if it is better in more metrics than the other one."""
 
     rank: int = Field(ge=1)
-    """Rank, where 1 is the best. Systems with equal wins and losses share a rank."""
+    """Rank by wins, then by losses; 1 is the best. Systems with equal wins and losses share a rank."""
     name: str
     """Name of the system."""
     wins: int = Field(ge=0)
@@ -127,13 +128,13 @@ class EvaluationResults(VersionedRecord):
     """Values of the first human references, scored like a system. None if there are no references, or with
     ``human=False``."""
     left_out: dict[str, str]
-    """Metrics left out of "all", with the reason."""
+    """Metrics that "all" left out, each with the reason."""
     tests: list[PairRecord]
-    """Paired tests between systems; empty with one system."""
+    """Paired tests between systems; empty with one system, or for the reason in ``untested``."""
     untested: str | None
     """Reason why there are several systems but no paired tests; otherwise None."""
     wins: Wins | None
-    """Ranking of the systems; None with one system."""
+    """Ranking of the systems; None with one system, or if no metric can be compared."""
     settings: dict[str, JsonValue]
     """All settings."""
     environment: Environment

@@ -13,11 +13,12 @@ OLD_OUTCOMES = {"held": "supported", "not held": "not supported", "undecided": "
 """Outcomes in records of earlier versions, with their current names."""
 
 Scale = Literal["small", "pretrained", "paper"]
-"""Size of an experiment: models trained in minutes, a small pretrained model, or the models and data of the paper."""
+"""Size of an experiment: models trained in minutes ("small"), a small pretrained model ("pretrained"), or the models
+and data of the paper ("paper")."""
 
 Outcome = Literal["supported", "not supported", "inconclusive", "not testable"]
-"""Outcome of a claim. "inconclusive": the interval of the difference includes zero, both values are equal, or there is
-only one seed. "not testable": the experiment at this scale cannot test the claim; a reason is given."""
+"""Outcome of a claim or comparison. "inconclusive": the interval of the difference includes zero, both values are
+equal, or there is only one seed. "not testable": a number is missing, or the scale cannot test the claim."""
 
 ReadOutcome = Annotated[Outcome, BeforeValidator(lambda read: OLD_OUTCOMES.get(read, read))]
 """An outcome in a record, possibly of an earlier version."""
@@ -45,7 +46,7 @@ class ReproducedCell(Record):
     printed: float | str | None = None
     """The paper's number; None: the cell is empty."""
     spread: float | None = None
-    """Number printed after "±"."""
+    """The paper's number after "±"; None if there is none."""
     value: float | str | None = None
     """Our number, which is the mean over seeds, in the paper's unit. None: ``missing`` has the reason."""
     low: float | None = None
@@ -75,20 +76,20 @@ class JudgedComparison(Record):
     first: str
     """Row that should be better. "ROW over OTHER ROW" means the gain of ROW over OTHER ROW."""
     second: str
-    """The row or gain to compare with, or a number."""
+    """Row that should be worse, a gain ("ROW over OTHER ROW"), a multiple of either ("2 × ROW"), or a number."""
     column: str
-    """Compared column, or both columns if they differ."""
+    """Column of both cells, or "COLUMN against OTHER COLUMN"."""
     outcome: ReadOutcome
     """Outcome."""
     difference: float | None = None
     """``first`` minus ``second`` in the paper's unit, as a mean over seeds. If values should be close to the human
-    value: by how much ``first`` is closer to it. None if a number is missing."""
+    value: the distance of ``second`` from this value minus that of ``first``. None if a number is missing."""
     low: float | None = None
     """Lower end of the 95 % interval of the difference over seeds; None with one seed."""
     high: float | None = None
     """Upper end of the interval."""
     seeds: int = Field(default=0, ge=0)
-    """Number of seeds over which ``difference`` is the mean."""
+    """Number of seeds over which ``difference`` is the mean; 0 if the numbers do not depend on training."""
     printed: float | None = None
     """Like ``difference``, but computed from the paper's numbers."""
 
@@ -103,8 +104,9 @@ class JudgedClaim(Record):
     headline: bool = False
     """Whether the claim is one of the paper's main claims."""
     outcome: ReadOutcome
-    """"supported" if at least ``needed`` comparisons are supported, "not supported" if too many are not supported to
-    reach ``needed``, otherwise "inconclusive"; or "not testable"."""
+    """"supported" if at least ``needed`` comparisons are supported; "inconclusive" if inconclusive comparisons (and,
+    unless ``needed`` is None, those without numbers) may still make up this number; otherwise "not supported". "not
+    testable" if no comparison has numbers."""
     reason: str
     """One line with the decisive numbers, or the reason why the claim cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])

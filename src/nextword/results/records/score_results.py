@@ -15,15 +15,15 @@ class GroupScore(Record):
     """The score of one group of tokens, such as the repeated tokens."""
 
     group: str
-    """Name, for example "in the text before"."""
+    """Name of the group, for example "in the text before"."""
     tokens: int = Field(ge=1)
     """Number of tokens."""
     nats: float | None
-    """Sum of the negative log-likelihoods of the tokens; None if one of them has probability 0."""
+    """Sum of the negative log-likelihoods of the group's tokens; None if one of them has probability 0."""
     share_of_nats: float | None
-    """``nats`` of the group divided by the nats of all tokens; None if any token has probability 0."""
+    """``nats`` of the group divided by the nats of all tokens of the texts; None if any of these has probability 0."""
     nll: float | None
-    """Nats per token; None if a token has probability 0."""
+    """``nats`` divided by ``tokens``; None if a token of the group has probability 0."""
     low: float | None = None
     """Lower end of the 95 % bootstrap interval of ``nll``; None if it cannot be computed."""
     high: float | None = None
@@ -64,21 +64,21 @@ class ModelScore(Record):
     parameters: int = Field(ge=0)
     """Number of parameters. Shared parameters count once."""
     reads: list[str]
-    """Fields of the data read in addition to the text: "prompt", "source", "auxiliary"."""
+    """Fields of the data that the model read in addition to the text: "prompt", "source", "auxiliary"."""
     window: int | None
-    """Maximum tokens per window; None: each target is scored as a whole, after its source."""
+    """Maximum number of tokens per window. None for an encoder-decoder model, which scores each target as a whole."""
     stride: int | None
-    """New tokens scored in each window after the first."""
+    """Number of new tokens that each window after the first scores; None if ``window`` is None."""
     tokens: int = Field(ge=1)
-    """Number of scored tokens of this model."""
+    """Number of scored tokens, by the model's tokenizer."""
     impossible: int = Field(default=0, ge=0)
     """Number of tokens with probability 0."""
     cut_sources: int = Field(default=0, ge=0)
     """Number of sources that were truncated to the encoder's maximum length."""
     values: dict[str, MetricValue]
-    """Values "perplexity", "nll" and "bits_per_byte"."""
+    """The values "perplexity", "nll" and "bits_per_byte" that are finite."""
     undefined: dict[str, str] = Field(default={})
-    """Reasons why values are not finite, by key."""
+    """The other of these values, each with the reason why it is not finite."""
     breakdowns: dict[str, list[GroupScore]] = Field(default={})
     """Scores of the groups that contain tokens, by key of ``ScoreResults.breakdowns``."""
 
@@ -89,12 +89,12 @@ class ModelScore(Record):
 
     @property
     def nll(self) -> float:
-        """Nats per token of this model."""
+        """Nats per token; inf if a token has probability 0."""
         return self._value("nll")
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits per UTF-8 byte of the text. With this value, models with different tokenizers can be compared."""
+        """Bits per UTF-8 byte of the texts, inf if a token has probability 0; comparable between tokenizers."""
         return self._value("bits_per_byte")
 
     def _value(self, key: str) -> float:
@@ -105,7 +105,7 @@ class ScoreDifference(Record):
     """Difference between two models' scores of the same texts."""
 
     first: str
-    """Name of the model."""
+    """Name of one model."""
     second: str
     """Name of the other model, which comes before ``first`` in ``ScoreResults.models``."""
     measure: Literal["nll", "bits_per_byte"]
@@ -117,13 +117,13 @@ class ScoreDifference(Record):
     difference: float
     """Value of ``first`` minus value of ``second``. If the difference is negative, ``first`` is better."""
     low: float | None
-    """Lower end of the 95 % paired bootstrap interval of the difference; None if undefined."""
+    """Lower end of the 95 % paired bootstrap interval of the difference; None if it cannot be computed."""
     high: float | None
     """Upper end of this interval."""
     p_permutation: float | None = Field(ge=0, le=1)
-    """p-value of the two-sided paired permutation test, uncorrected; None if undefined."""
+    """p-value of the two-sided paired permutation test, uncorrected; None if there was no test."""
     p_holm: float | None = Field(ge=0, le=1)
-    """Holm-corrected p-value. It is corrected for the number of model pairs; in a breakdown, of groups times pairs."""
+    """``p_permutation`` after Holm's correction for the number of tests, either over all tokens or of groups."""
 
 
 class ScoreResults(VersionedRecord):
@@ -136,7 +136,7 @@ class ScoreResults(VersionedRecord):
     data: list[str]
     """Sources of the texts."""
     fields: dict[str, str] = Field(default={})
-    """Column of the tables for each field, as far as the user named columns."""
+    """Columns that the user named, by field ("text", "prompt", "source" or "auxiliary")."""
     texts: int = Field(ge=1)
     """Number of texts. Each is scored separately."""
     bytes: int = Field(ge=1)
@@ -150,11 +150,12 @@ class ScoreResults(VersionedRecord):
     models: list[ModelScore] = Field(min_length=1)
     """Models in the given order."""
     same_tokens: bool
-    """Whether all models have the same tokens, so that values per token are comparable."""
+    """Whether all models split the texts into the same tokens, so that values per token are comparable."""
     breakdowns: dict[str, BreakdownMeaning]
     """Descriptions of the breakdowns by key, in the order of the report."""
     differences: list[ScoreDifference] = Field(default=[])
-    """Paired differences between all pairs of models: first over all tokens, then by group."""
+    """Paired differences between all pairs of models: first over all tokens, then by group. Pairs and groups with a
+    token of probability 0 are left out."""
     settings: dict[str, JsonValue]
     """All settings, such as window and stride."""
     environment: Environment

@@ -146,7 +146,7 @@ class KeyItem(Record):
     """The origin of an item: its sample, and the system of each text."""
 
     prompt: str
-    """Id of the sample, or its number in the file."""
+    """Id of the sample that has the prompt, or the number of this sample in the samples file."""
     units: dict[str, dict[str, str]]
     """System of each text, by unit and side. The sides of two texts are "a" and "b"; the side of a single text is
     "text"."""
@@ -175,7 +175,7 @@ class SurveyKey(VersionedRecord):
     seed: int
     """Seed of all random choices."""
     allowed_failures: int
-    """Number of checks that a judge may fail without losing all answers."""
+    """Number of checks that a judge may fail. If a judge fails more, none of this judge's answers count."""
     files: list[KeyFile]
     """Samples files."""
     items: dict[str, KeyItem]
@@ -229,10 +229,10 @@ class JudgeAnswers(VersionedRecord):
 
 
 class WinTieLose(Record):
-    """How often judges preferred one of two systems, by one question."""
+    """How often judges preferred each of two systems in the answers to one question."""
 
     question: str
-    """Short text of the question."""
+    """Name of the question."""
     first: str
     """First system."""
     second: str
@@ -251,9 +251,9 @@ class Agreement(Record):
     question: str
     """Name of the question."""
     alpha: dict[Level, float | None]
-    """Krippendorff's alpha by level of measurement. None if all answers are equal or no unit was judged twice."""
+    """Krippendorff's alpha for each scale of the answers. None if all answers are equal or no unit has two answers."""
     percent: float | None
-    """Share of pairs of answers about the same unit that are equal; None if no unit was judged twice."""
+    """Share of equal pairs among all pairs of answers about the same unit; None if no unit has two answers."""
     units: int = Field(ge=0)
     """Number of units with answers of at least two judges."""
 
@@ -264,31 +264,30 @@ class JudgeRecord(Record):
     name: str
     """Name in the answer files."""
     items: int = Field(ge=0)
-    """Number of items that the judge answered validly, without checks."""
+    """Number of items that the judge answered, without checks; 0 if ``counted`` is false."""
     checks: int = Field(ge=0)
     """Number of checks that the judge answered."""
     failed: int = Field(ge=0)
     """Number of checks that the judge failed."""
     counted: bool
-    """Whether the judge's answers count: false if too many checks were failed."""
+    """Whether the judge's answers count. False if the judge failed more checks than ``SurveyKey.allowed_failures``."""
     seconds: float | None
-    """Median seconds per item; None if unknown."""
+    """Median seconds per item, without checks; None if no item has a time."""
 
 
 class Correlation(Record):
     """Correlation between an automatic metric and a human measure, with one pair of values per system."""
 
     people: str
-    """Key of the human measure."""
+    """Key of the human measure in ``SurveyResults.judged``."""
     automatic: str
     """Title of the automatic metric."""
     systems: int = Field(ge=2)
     """Number of systems that have both values."""
     pearson: float | None
-    """Pearson's correlation of the values; None if the metric or the human measure has the same value for all
-    systems."""
+    """Pearson's correlation. None, as the next two, if the metric or the human measure is equal for all systems."""
     spearman: float | None
-    """Spearman's correlation of the ranks."""
+    """Spearman's rank correlation."""
     kendall: float | None
     """Kendall's tau-b."""
 
@@ -307,11 +306,11 @@ class SurveyResults(VersionedRecord):
     judged: EvaluationResults
     """Values of every system with intervals, and tests, in the form of an evaluation."""
     duels: list[WinTieLose]
-    """Wins, ties and losses of each question. Empty if there are no direct comparisons."""
+    """Wins, ties and losses for each question. Empty unless judges compared two texts."""
     agreement: list[Agreement]
     """Agreement of the judges on each question."""
     judges: list[JudgeRecord]
-    """All judges who answered this survey."""
+    """All judges who answered this survey, including those whose answers do not count."""
     marked: dict[str, MetricValue]
     """Share of marked words by system; empty without a marking task."""
     left_out: list[str]

@@ -67,13 +67,13 @@ class Candidates(Record):
 
 
 class StrongestPositions(Record):
-    """The positions that contributed most to each observed token's probability."""
+    """The positions from which a component took most of each observed token's probability."""
 
     at: list[list[int]]
-    """Indices into the text to which the component points, largest share first. Empty if the token does not occur in
-    it."""
+    """For each predicted token: indices into the text that ``positions_in`` names for the component, largest share
+    first. Empty if no position contributes to the token's probability."""
     share: list[list[float]]
-    """Share of the token's probability from each of these positions."""
+    """For each index in ``at``: the share of the token's probability that comes from this position."""
 
 
 class TracedTokens(Record):
@@ -118,8 +118,8 @@ class TraceRecord(Record):
     model: TracedModel
     """The traced model."""
     texts: dict[Role, TracedText]
-    """Texts by kind: always ``text``, optionally ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts
-    of a store are decoder tokens."""
+    """Texts by kind: always ``text``, optionally ``source``, ``auxiliary`` or ``store``. The ids of ``auxiliary`` and
+    ``store`` are from the decoder's tokenizer."""
     positions_in: dict[str, Role] = Field(default={}, validation_alias=AliasChoices("positions_in", "places_in"))
     """For each component that points at positions, the text (a key of ``texts``) that these positions are in."""
     first: int = Field(ge=0)
@@ -128,11 +128,11 @@ class TraceRecord(Record):
     """Number of tokens per window if the text was cut into windows. None: every token was predicted from all earlier
     tokens."""
     vocabulary: dict[int, str]
-    """Display text of each token in the trace, by id. For example, ``␣king`` begins a word."""
+    """Label of each token id in the trace, such as ``␣king`` for a token that begins a word."""
     tokens: TracedTokens
     """Values of each predicted token."""
     drafts: list[TracedDraft] = Field(default=[])
-    """The drafts in order, if the text was generated with ``draft``."""
+    """Drafts of speculative decoding in order, if the text was generated with ``draft``."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON on one line, [atomically][nextword.results.records.write_atomically].

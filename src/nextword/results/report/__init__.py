@@ -1,6 +1,6 @@
 """Reports: results as self-contained HTML pages and as tables for the terminal, made from records.
 
-The code here only formats numbers, and averages them over seeds if a method has several.
+The code here formats the numbers of the records, and averages them over seeds if a method has several.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from nextword.results.report import formats
 from nextword.results.report.table import Column
 
 MOST_MAIN = 4
-"""Maximum number of metrics that the terminal shows in addition to those of the paper's table."""
+"""Maximum number of metrics that the terminal shows if none of them is in a paper's table."""
 
 SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
-"""Keys of metrics without a column, because they are perplexity in other units or shown in figures or texts."""
+"""Pattern of the keys of metrics that get no column: perplexity in other units, and metrics in figures or texts."""
 
 REFERENCE_PERPLEXITY = (
     "of the human references given their prompts, token by token; not of generated text, and not of the whole test text"
@@ -30,7 +30,7 @@ BIGRAMS = 2
 
 
 def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
-    """Make the column of a text metric. ``kind``, the first note in the unit's brackets, is in the heading."""
+    """Make the column of the text metric ``key``. Its heading shows the unit, followed by ``kind`` if given."""
     unit = formats.unit_name(measure.unit)
     plain = unit.partition(" (")[0]
     short_unit = ", ".join(part for part in ("%" if plain.startswith("%") else plain, kind) if part)
@@ -57,9 +57,9 @@ class Rule:
         title: Heading of the column.
         short: Title of the column where the heading ``group`` is not shown.
         metric: Name of the metric that computes the value, or that gives the reason if there is no value.
-        kind: Whether the heading shows the first note in the brackets of the metric's unit.
+        kind: Whether the heading also shows the first word in the brackets of the metric's unit.
         note: Note for the reader, in addition to the metric's meaning.
-        main: Whether the column is shown in the terminal.
+        main: Whether the column (with several n, one of the columns) is shown in the terminal.
     """
 
     pattern: str
@@ -194,12 +194,12 @@ LAYOUTS = (CONTINUATIONS, EXPANSIONS, STORIES, SUMMARIES, TABLE_TEXTS)
 
 
 def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
-    """Columns of the metrics, in the layout that fits best."""
+    """Columns of the metrics, in the order of ``layout_of(measures)``."""
     return layout_of(measures).columns(measures)
 
 
 def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
-    """The layout that has columns for the most of the metrics; of several such layouts, the first."""
+    """The one of ``LAYOUTS`` that has columns for the most of the metrics; of several such layouts, the first."""
     return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
 
 

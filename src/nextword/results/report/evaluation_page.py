@@ -58,7 +58,7 @@ LONGEST_UNIT = 28
 
 
 def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
-    """Tables for the terminal: values, ranking, significant differences, and metrics that were left out."""
+    """Tables for the terminal: values, ranking and significant differences. Below them, metrics that were left out."""
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
@@ -132,7 +132,7 @@ def _ranking(wins: Wins) -> Table:
 
 
 def votes(wins: Wins, name: str) -> str:
-    """The votes of a system in all pairwise comparisons, for example "8 of 15"."""
+    """Number of metrics in which the system is better, summed over its duels, such as "8 of 15" (with ties)."""
     fought = [duel for duel in wins.duels if name in (duel.first, duel.second)]
     won = sum(duel.won if duel.first == name else duel.lost for duel in fought)
     return f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"

@@ -30,12 +30,11 @@ class Test:
     p_holm: str
     significant: bool
     better: str
-    """The better system, if the difference is significant and it is known which values of the metric are better; else
-    empty."""
+    """The better system; empty if the difference is not significant or the metric's goal is not "higher" or "lower"."""
 
 
 def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> ReportTable:
-    """The table of all metrics in blocks. Among the systems in ``judged`` (None: all) the best one is marked."""
+    """All metrics, one per row, in blocks. In each row, the best of the systems in ``judged`` (None: all) is marked."""
     names = [system.name for system in results.systems] + ([HUMAN] if results.human is not None else [])
     groups = groupby(results.measures.items(), key=lambda one: one[1].group)
     blocks = [
@@ -73,7 +72,7 @@ def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> 
 
 
 def spread(system: SystemRecord, key: str) -> tuple[float, float] | None:
-    """Lowest and highest value over seeds, or with one seed the 95 % interval. None if there is neither."""
+    """Lowest and highest value of the metric ``key`` over seeds, or with one seed its 95 % interval; None: neither."""
     if len(system.files) == 1:
         return system.values[key].interval if key in system.values else None
     found = [file.values[key].value for file in system.files if key in file.values]
@@ -105,12 +104,12 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def undefined(results: EvaluationResults) -> list[tuple[str, str, dict[str, str]]]:
-    """Rows of system, file, and metrics without a value with the reason. The human references come last."""
+    """System, file, and the reason for each metric without a value, for every file; the human references come last."""
     return [(name, file.file, file.undefined) for name, file in _files(results)]
 
 
 def notes(results: EvaluationResults) -> list[str]:
-    """Notes on values. Equal notes of a file are merged into one line."""
+    """Notes on values, one line for all metrics of a file that have the same note."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for name, file in _files(results):
         for key, value in file.values.items():
@@ -125,7 +124,7 @@ def _files(results: EvaluationResults) -> list[tuple[str, SampleFile]]:
 
 
 def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None) -> list[Test]:
-    """The paired tests of some or all metrics."""
+    """The paired tests of the metrics in ``keys`` (None: all), formatted."""
     return [_paired(one, results.measures[one.measure]) for one in results.tests if keys is None or one.measure in keys]
 
 
@@ -151,7 +150,7 @@ def _paired(one: PairRecord, measure: Measure) -> Test:
 
 
 def note_on_tests(results: EvaluationResults) -> str:
-    """A note on multiple testing."""
+    """A note on the number of paired tests, and on what they show."""
     count = len(results.tests)
     expected = SIGNIFICANT * count
     return (

@@ -16,7 +16,7 @@ SHARES = ("fraction", "share", "proportion")
 
 
 def value(number: float, unit: str, decimals: int | None) -> str:
-    """Format a value with its column's decimals. A fraction becomes a percentage.
+    """Format ``number`` with ``decimals`` (None: four significant digits). A fraction becomes a percentage.
 
     >>> value(0.93512, "fraction of prompts", 1), value(21.5, "nats", 2), value(0.00012345, "nats", None)
     ('93.5', '21.50', '0.0001234')
@@ -40,7 +40,7 @@ def number(measured: float) -> str:
 
 
 def signed(number: float, unit: str, decimals: int | None) -> str:
-    """Format a difference with its sign, unless it rounds to zero.
+    """Format a difference like ``value``, with its sign unless it rounds to zero.
 
     >>> signed(0.15, "fraction", 1), signed(-1.0, "nats", 2), signed(-0.0001, "nats", 3)
     ('+15.0', '-1.00', '0.000')

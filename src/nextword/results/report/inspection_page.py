@@ -16,7 +16,7 @@ from nextword.results.report import formats
 from nextword.results.report.template import packaged, switchable_variables, template
 
 SCRIPTS = ("traces", "measures", "elements", "text", "distribution", "panel", "search", "start")
-"""Files of which the page's script consists, in an order in which each file comes after the files that it needs."""
+"""Names of the files that make up the page's script. A file comes after the files that it needs."""
 
 DECIMALS = 3
 """Decimals of nats and shares in the page. Fewer decimals halve the file's size without a visible change."""
@@ -33,7 +33,8 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
     """Render the page of a trace, or of two traces of the same text by two models.
 
     The page shows the text, with tokens coloured by a selectable value. A click on a token shows the most probable
-    tokens and the positions that contributed to its probability. With two models, the page begins with the differences.
+    tokens at its position, and the positions that contributed to its probability. With ``other``, the page begins with
+    the tokens on which the models differ most.
 
     Raises:
         ValueError: If the traces do not have the same token ids.
@@ -62,7 +63,7 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
 def content_policy(script: str, style: str, *, served: bool = False) -> str:
     """The page's content security policy. It allows only the page's own script and style, identified by hashes.
 
-    A served page may also call its own server. Other sites may not show it in a frame.
+    If ``served``, the page may also send requests to its own server, and other sites may not show it in a frame.
     """
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     parts = ["default-src 'none'", f"script-src 'sha256-{hashes[0]}'", f"style-src 'sha256-{hashes[1]}'"]
@@ -117,7 +118,7 @@ LARGEST = 10_000
 """Largest factor that is shown as a number. Above it the page shows only that the factor is larger."""
 
 ALIKE = 0.005
-"""Minimum difference in nats for a token to be listed. It means a change of the probability by half a percent."""
+"""Minimum difference of log-probabilities in nats for a token to be listed: half a percent of the probability."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class TokenDifference:
 
     @property
     def factor(self) -> str:
-        """Ratio of the two probabilities, at least 1."""
+        """The larger probability divided by the smaller one, formatted."""
         if math.isinf(self.nats):
             return "∞"
         if abs(self.nats) > math.log(LARGEST):
@@ -156,16 +157,16 @@ class TokenDifference:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """Comparison of two models on the same tokens. Positive numbers mean that the second model is better.
+    """Comparison of two models on the same tokens.
 
     Attributes:
         total: Sum over all tokens, except those in ``never``, of the second model's log-probability minus the first's,
-            in nats.
+            in nats. If it is positive, the second model is better.
         of: Negative log-likelihood of the first model on the same tokens, in nats.
         gained: The nats gained on tokens on which the second model is better, and the number of these tokens.
         lost: The nats lost on tokens on which the first model is better, and the number of these tokens.
-        never: Tokens to which one of the models gives probability 0.
-        rows: Tokens with different probabilities, largest difference first.
+        never: Number of tokens to which exactly one of the models gives probability 0.
+        rows: Tokens whose log-probabilities differ by at least ``ALIKE`` nats, largest difference first.
     """
 
     total: float

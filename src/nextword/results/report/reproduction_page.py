@@ -40,7 +40,7 @@ class RowPair:
     note: str
     printed: tuple[str, ...]
     ours: tuple[Cell, ...]
-    """Our cells, each with the number of seeds in its mean. A value that needs no training has no number of seeds."""
+    """Our cells. ``Cell.numbers`` has the values by seed; it is empty for a value that needs no training."""
     missing: str
     """Reason why the row has no number of ours, if the reason is the same for all cells."""
 
@@ -75,9 +75,9 @@ class Numbers:
 
 
 def numbers(table: ReproducedTable) -> Numbers:
-    """Format all numbers of a table, with as many decimals as the paper prints in a column.
+    """Format all numbers of a table. Each column has as many decimals as the paper prints in it.
 
-    In a column without a unit, such as a list of settings, each number has four significant digits.
+    In a column with neither a unit nor a better direction, such as a list of settings, numbers have four digits.
     """
     decimals = [
         _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None
@@ -203,7 +203,7 @@ def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
 
 
 def verdict(claim: JudgedClaim) -> str:
-    """The outcome with its sign. If there are several comparisons, also the number of supported comparisons.
+    """The outcome with its sign. If there are several comparisons, also the number of supported ones.
 
     >>> one = JudgedComparison(first="a", second="b", column="c", outcome="supported")
     >>> other = one.model_copy(update={"outcome": "inconclusive"})
@@ -244,7 +244,7 @@ WIDTH = 54
 
 
 def reproduced_table(table: ReproducedTable) -> RenderableType:
-    """Tables for the terminal: our numbers, with the paper's in brackets below, and the outcome of each claim."""
+    """Tables for the terminal: our numbers, below each the paper's in brackets, and then the outcome of each claim."""
     found = numbers(table)
     heading = Text(f"{table.name}: {table.title} (scale {table.scale})", style="bold")
     parts = [_part(found, first, last) for first, last in _cuts(found)] if found.has_ours else []

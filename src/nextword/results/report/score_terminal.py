@@ -23,7 +23,7 @@ DECIMALS = {"perplexity": 2, "nll": 3, "bits_per_byte": 4}
 
 
 def score_tables(results: ScoreResults) -> list[RenderableType]:
-    """Tables of values, paired differences and groups, with notes on intervals and models."""
+    """Tables for the terminal: values of each model, paired differences, groups of tokens, and notes."""
     tables: list[RenderableType] = [_values(results)]
     if results.differences:
         tables.append(_differences(results))
@@ -32,12 +32,12 @@ def score_tables(results: ScoreResults) -> list[RenderableType]:
 
 
 def group_meanings(results: ScoreResults) -> RenderableType:
-    """Explanations of the groups of each table."""
+    """Explanations of the groups of tokens, one line per breakdown."""
     return Text("\n".join(f"{one.title}: {one.meaning}" for one in results.breakdowns.values()), style="dim")
 
 
 def verdict(one: ScoreDifference, units: int, unit: str) -> str:
-    """The result of a paired test over a number of text units, in words.
+    """The result of a paired test in words. ``units`` is the number of resampling units, and ``unit`` their name.
 
     >>> shown = dict(first="a", second="b", measure="nll", difference=-0.1, low=-0.2, high=-0.05, p_permutation=0.01)
     >>> found = ScoreDifference(**shown, p_holm=0.01), ScoreDifference(**shown, p_holm=0.3)

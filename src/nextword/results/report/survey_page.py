@@ -135,7 +135,7 @@ def _percent(number: float) -> str:
 
 
 def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of question, alpha by level, share of equal pairs as a percentage, and number of units judged twice."""
+    """Rows of question, alpha by level, percentage of equal pairs, and number of units with two or more answers."""
     for one in results.agreement:
         alphas = [
             f"{formats.NOTHING if value is None else f'{value:.2f}'} ({level})" for level, value in one.alpha.items()
@@ -179,7 +179,7 @@ def judge_page(survey: Survey) -> str:
 
 
 def mturk_layout(survey: Survey) -> str:
-    """The Mechanical Turk layout. It shows the column ``item``, which ``mturk_item`` writes."""
+    """The Mechanical Turk layout. It shows the item in the CSV column ``item``, whose cells ``mturk_item`` makes."""
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
     shared = survey.model_dump(mode="json", exclude={"items", "digests", "forms"})
     return template("survey/mturk.html.j2").render(

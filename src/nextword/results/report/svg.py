@@ -53,7 +53,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure(name: str, height: float, width: float = WIDTH) -> Iterator[Figure]:
-    """Make a figure in the page's style, with sizes in inches. ``name`` makes its ids unique in the page."""
+    """Make a figure of ``height`` and ``width`` inches in the page's style. ``name`` must be unique in the page."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -35,7 +35,7 @@ class Column:
     short_unit: str = ""
     """Unit that is shown if the heading has space for it."""
     n: str = ""
-    """Number of cases from which the column's values were computed, as text; empty for a cost."""
+    """Number of cases per value of the column, such as "n = 100"; empty for a cost."""
     hover: str = ""
     below: tuple[str, ...] = ()
     """Lines in small type under the title."""
@@ -84,7 +84,7 @@ class Cell:
     """Number of samples from which the value was computed, if these are not all samples."""
     best: bool = False
     lacking: str = ""
-    """Number of seeds with a value, if these are not all seeds. A value that lacks seeds is not marked as best."""
+    """Text such as "2 of 3 seeds", if some seeds have no value. Such a cell is not marked as best."""
     reason: str = ""
     """Reason why there is no value, if known."""
     hover: str = ""
@@ -107,7 +107,7 @@ class Row:
     below: tuple[str, ...] = ()
     """Lines in small type under the label."""
     lacking: str = ""
-    """Number of seeds with a value, if these are not all seeds. A row that lacks seeds is not marked as best."""
+    """Text such as "2 of 3 seeds", if some seeds have no value. No cell of such a row is marked as best."""
     key: str = ""
     arrow: str = ""
     """Which values of a metric are better, as a sign."""
@@ -186,8 +186,9 @@ class ReportTable:
         return replace(self, columns=self.columns + other.columns, blocks=blocks)
 
     def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[ReportTable]:
-        """Split the table into as few tables as possible, before columns at some of ``joints``; the last is the end.
+        """Split the table into tables that fit, each with as many columns as possible.
 
+        ``joints`` are the indices of the columns before which the table may be split, and last the number of columns.
         ``fits(first, end)`` says whether the columns from ``first`` to ``end`` (exclusive) fit into one table.
         """
         cuts = [0]
@@ -199,7 +200,7 @@ class ReportTable:
 
 
 def best_of(goal: Goal | None, values: Mapping[str, float], human: float | None = None) -> set[str]:
-    """Names with the best of ``values``; empty if there is one value, all are equal, or ``goal`` is None."""
+    """Names with the best of ``values``. Empty if all values are equal, or without ``goal`` or a needed ``human``."""
     if goal is None or len(values) < 2 or (goal == "human" and human is None):
         return set()
     if goal == "human" and human is not None:

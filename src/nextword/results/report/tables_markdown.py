@@ -23,10 +23,10 @@ gives only the number of each outcome."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
-    """One section for each table with numbers of ours or claims.
+    """One section for each table that has claims or numbers of ours.
 
-    A section says how the experiments were run, and has the numbers, reasons for missing numbers, and the outcome of
-    each claim.
+    A section says how the experiments were run. It has our numbers with the paper's, reasons for missing numbers, and
+    the outcome of each claim.
     """
     return "\n".join(_section(table) for table in tables if table.claims or numbers(table).has_ours)
 
@@ -86,7 +86,7 @@ def _claim(claim: JudgedClaim) -> str:
 
 
 def compared(one: JudgedComparison) -> str:
-    """The compared cells, in words."""
+    """The comparison in words, such as "ROW − OTHER ROW, COLUMN"."""
     return f"{one.first} − {one.second}, {one.column}"
 
 
@@ -120,10 +120,10 @@ def plain(text: str) -> str:
 
 
 def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -> str:
-    """One table per paper. Columns: main claim, the paper's difference, ours (interval, seeds), and the outcome.
+    """One table per paper. Columns: main claim, outcome, table, the paper's difference, and ours (interval, seeds).
 
-    If a claim has more than ``FEW`` comparisons, only the number of each outcome is given. The pages of
-    ``tables_markdown`` list each comparison.
+    If a claim has more than ``FEW`` comparisons, the number of comparisons with each outcome is given instead of
+    differences. The pages of ``tables_markdown`` list each comparison.
 
     Args:
         tables: The tables. Tables of the same paper must follow each other.

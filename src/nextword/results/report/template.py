@@ -92,7 +92,7 @@ def themed(style: str) -> str:
 
 
 def variables() -> str:
-    """The style sheet with the colour variables: those of the reader's theme, and on paper those of the light theme."""
+    """The style sheet that sets the colour variables for the reader's theme, or on paper for the light theme."""
     light, dark = (" ".join(f"--{name}: {pair[place]};" for name, pair in THEMES.items()) for place in (0, 1))
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
@@ -101,7 +101,7 @@ def variables() -> str:
 
 
 def switchable_variables() -> str:
-    """The colour variables of a page with a theme switch. ``data-theme`` on the root overrides the reader's theme."""
+    """Like ``variables``, for a page with a theme switch: ``data-theme`` on the root overrides the reader's theme."""
     colours = " ".join(f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in THEMES.items())
     return (
         f":root {{ color-scheme: light dark; {colours} }}\n"

@@ -41,7 +41,7 @@ def right(*headings: str) -> list[Column]:
 
 
 def marked(cell: Cell) -> Text:
-    """Format a value: the best of a column is bold with a star; a mean over fewer seeds has a dagger."""
+    """Format a value: the best of its column is bold with a star; a mean over fewer seeds than requested has ``†``."""
     # a value without a mark gets a space instead, so that digits are aligned
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")
 
@@ -49,7 +49,7 @@ def marked(cell: Cell) -> Text:
 def fitted(
     table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
 ) -> FittedTable:
-    """The main columns of a table of methods, split to fit the terminal. ``heading`` returns a column's heading."""
+    """The ``main`` columns of a table of methods, split to fit the terminal. ``heading`` returns a column's heading."""
     whole = table.main
 
     def part(first: int, last: int) -> Table:
@@ -77,7 +77,7 @@ def fitted(
 # -- A table that is split into several tables, one below the other, if the terminal is too narrow.
 
 LONGEST_NAME = 32
-"""Width in characters that row names get at least, if they need it. Only longer names are broken."""
+"""If no row name is wider than this number of characters, row names are not broken."""
 
 
 class FittedTable:

@@ -26,7 +26,7 @@ class ArticleForm:
 
     Attributes:
         ending: Ending of the file name.
-        pair: Function from the file's text to a pair. A missing side is empty.
+        pair: Function that makes a pair from the file's text. A side that the text lacks is empty.
         mark: Text before the summary in every file, for messages.
         origin: Name and source of the data set, for messages.
     """
@@ -115,7 +115,7 @@ CLOSING = "\"'\u2019\u201d)]"
 
 
 def story_pair(text: str) -> Pair:
-    r"""A pair: the highlights, as sentences, and the article. Either may be empty, as in some stories of the data set.
+    r"""The pair of a story: its highlights, as sentences, and its article. Some stories of the data set lack one side.
 
     >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
     Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.', others=())
@@ -172,7 +172,7 @@ BUTTONS = frozenset({
 
 
 def bbc_pair(text: str) -> Pair:
-    r"""A pair: the article without its first sentence, and the first sentence. Either may be empty.
+    r"""The pair of a BBC article: its text without the first sentence, and this sentence. Either may be empty.
 
     >>> bbc_pair("[SN]FIRST-SENTENCE[SN]\nA cat sat.\n\n[SN]RESTBODY[SN]\nEmail\nIt sat.\nIt ran.\n")
     Pair(source='It sat.\nIt ran.', target='A cat sat.', others=())

@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def text(self) -> str:
-        """All text of the pair: the source with the target in its gap, or with the target after it."""
+        """All text of the pair: the source with the target in place of ``<mask>`` or, without it, after the source."""
         return self.source.replace(MASK, self.target, 1) if MASK in self.source else f"{self.source}\n{self.target}"
 
 
@@ -47,15 +47,15 @@ class GapConfig(Settings):
     """Settings for making pairs from plain text."""
 
     choose: Literal["overlap", "random"] = "overlap"
-    """Which sentence is removed: the one with the largest ROUGE-1 F1 with the rest of its paragraph, or a random one,
-    which depends on the seed."""
+    """Which sentence is removed. "overlap": the one with the largest ROUGE-1 F1 with the rest of its paragraph.
+    "random": a random one, which depends on the seed."""
     paragraph: Literal["line", "block"] = "line"
-    """Whether a paragraph is one line, or the lines up to the next empty line."""
+    """What a paragraph is: one line ("line"), or the lines up to the next empty line ("block")."""
     min_sentences: int = Field(default=3, ge=2)
     """Minimum sentences per paragraph. Shorter paragraphs are left out."""
     max_sentences: int = Field(default=8, ge=2)
-    """Maximum number of sentences. Longer paragraphs are cut into pieces of about equal length, and a sentence is
-    removed from each piece."""
+    """Maximum number of sentences per paragraph. Longer paragraphs are cut into pieces with about equally many
+    sentences, and a sentence is removed from each piece."""
 
 
 # Not after an initial, or an abbreviation before a capital. A look-behind has a fixed width, so each width has its own.
@@ -112,7 +112,7 @@ CHOICES: dict[str, Callable[[Sequence[str], str], int]] = {"overlap": by_overlap
 
 
 def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
-    """A pair for every paragraph that has enough sentences.
+    """Yields a pair for every paragraph of ``text`` (or piece of it) with at least ``config.min_sentences`` sentences.
 
     >>> [pair] = gap_pairs("A dog barked. The dog saw the cat. The cat ran.", GapConfig(), seed=0)
     >>> pair.source, pair.target

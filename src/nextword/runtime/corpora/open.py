@@ -59,9 +59,10 @@ class Corpus:
     """Rows of a data set, and how to extract their text.
 
     Attributes:
-        rows: A ``Dataset``, or an ``IterableDataset`` if it is read as a stream.
+        rows: A ``Dataset``, or an ``IterableDataset`` if the data set is read as a stream.
         columns: Names of the columns.
-        lines: Function that returns the lines in a batch of rows, with line ends. None: the rows have ``input_ids``.
+        lines: Function that returns the lines in a batch of rows, with line ends. None: the rows have ``input_ids``
+            instead of text.
         source: A short name, for reports.
         identity: A text that changes if the data change, as far as a change is visible without reading the data.
         batch_size: Number of rows per batch; None: any number.
@@ -75,7 +76,7 @@ class Corpus:
     batch_size: int | None = None
 
     def __iter__(self) -> Iterator[str]:
-        """All lines of the corpus."""
+        """All lines of the corpus. ValueError if it has token ids instead of text."""
         if self.lines is None:
             raise ValueError(f"'{self.source}' has token ids, no text")
         with readable(self.source):
@@ -141,7 +142,7 @@ def open_corpus(
 
 
 def of_files(files: Sequence[Path], where: str, text_column: str | int, streaming: bool = True) -> Corpus:
-    """A corpus from files of one kind, one after the other. The arguments are those of ``open_corpus``."""
+    """A corpus from files of one kind, one after the other. The other arguments are those of ``open_corpus``."""
     endings = {table_ending(file) for file in files}
     if len(endings) > 1:
         raise ValueError(f"{where}: files of several kinds, {', '.join(str(file) for file in files)}. Name one.")
@@ -170,7 +171,7 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
 
 
 def split_named(splits: Iterable[str], split: str) -> str | None:
-    """The name of the split among ``splits``, by any of its synonyms. None if it is not among them.
+    """The name that ``splits`` has for ``split``: itself or else a synonym. None if neither is in ``splits``.
 
     >>> split_named(["train", "dev"], "validation")
     'dev'
@@ -180,20 +181,20 @@ def split_named(splits: Iterable[str], split: str) -> str | None:
 
 
 def is_hub_name(data: str) -> bool:
-    """Whether a text may be a hub name, which is ``name`` or ``owner/name``, optionally with ``:config``."""
+    """Whether ``data`` may be a hub name (``name`` or ``owner/name``, optionally with ``:config``), not a file name."""
     is_file = table_ending(Path(data)) is not None or (bool(Path(data).suffix) and is_text(Path(data)))
     return HUB_NAME.fullmatch(data) is not None and not is_file
 
 
 def is_streamed(rows: Any) -> bool:
-    """Whether rows are a stream."""
+    """Whether ``rows`` are a stream, an ``IterableDataset``."""
     from datasets import IterableDataset
 
     return isinstance(rows, IterableDataset)
 
 
 def keeps_a_buffer(rows: Any) -> bool:
-    """Whether a stream is shuffled through a buffer. Its saved state lacks the buffer's rows, which would be lost."""
+    """Whether a stream is shuffled through a buffer. Resumed from its saved state, it would lose the buffer's rows."""
     waiting = [getattr(rows, "_ex_iterable", None)]
     while waiting:
         part = waiting.pop()

@@ -12,20 +12,21 @@ from nextword.runtime.files import kind_of
 from nextword.settings.setting_names import named
 
 MODEL_MARKS = ("config.json", "adapter_config.json", "tokenizer_config.json")
-"""A folder with one of these files has a model, an adapter or a tokenizer."""
+"""Names of files. A folder with one of these files has a model, an adapter or a tokenizer."""
 
 MODEL_FILES = (
     "*config.json", "*.safetensors*", "*.bin", "*.gguf", "*.model", "*.jinja", "tokenizer*", "vocab*", "merges.txt",
     "special_tokens_map.json", "added_tokens.json",
 )  # fmt: skip
-"""Files that are read if such a folder is an input. Its other files, such as generated texts, are not read."""
+"""Files that are read if a folder with one of ``MODEL_MARKS`` is an input. Its other files may be overwritten."""
 
 
 def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], inputs: Iterable[str | Path | None]) -> None:
     """Raises ValueError, before anything is read or written, if an output file is also an input file.
 
-    Links are resolved. Of an input folder, only the files that are read count: texts and tables, or files of a model.
-    Inputs that are not paths, such as hub names, are ignored.
+    ``outputs`` has the output files of each option. They must also differ from one another. Links are resolved. Of an
+    input folder, only the files that are read count: texts and tables, or files of a model. Inputs that do not exist,
+    such as hub names, are ignored.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
     for (option, file), (other, its) in combinations(written, 2):
@@ -41,7 +42,7 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
 
 
 def expect_results_folder(results: Path, kind: str) -> None:
-    """Raises ValueError, before anything is computed, if results of ``kind`` (such as "score") cannot be written."""
+    """Raises ValueError if the file ``results`` cannot be written, or has results of another kind than ``kind``."""
     there = existing_part(results.parent)
     if not there.is_dir():
         raise ValueError(f"{named('out', results.parent)}: must be a folder ({there} is a file); give another")

@@ -76,7 +76,7 @@ def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) ->
 
 
 def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
-    r"""Groups lines into lists of at least ``characters`` characters each.
+    r"""Groups lines into lists of at least ``characters`` characters each, except the last list.
 
     >>> list(gathered(["one\n", "two\n", "three"], 5))
     [['one\n', 'two\n'], ['three']]

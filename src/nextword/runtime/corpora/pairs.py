@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a pair, with the field (or path) of its text in a row. None: the field is recognised."""
+    """One side of a pair. ``field`` is the field (or path) of its text in a row; None: the field is recognised."""
 
     name: str
     field: str | None
@@ -48,12 +48,14 @@ class PairReading:
     """Settings for reading pairs from files, and for splitting them.
 
     Attributes:
-        split_field: Field of a row with the split. None: the field ``split`` of a known format, or a hash.
+        source: The source side.
+        target: The target side.
+        split_field: Field of a row with the split. None: the field ``split`` of a known format, or else a hash.
         validation_share: Share of pairs that the hash assigns to validation.
         test_share: Share of pairs that the hash assigns to testing.
         seed: Seed of the hash.
         other: Reader of files that are not tables.
-        hashed: Side that is hashed. Pairs with the same text on this side are in one split.
+        hashed: Side that is hashed. Pairs with the same text on this side are therefore in the same split.
     """
 
     source: Side
@@ -90,7 +92,7 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PairParts:
-    """The pairs of each split, their source, how they were split, and the number of empty pairs."""
+    """The pairs of each split. ``split`` says how they were split; ``empty`` counts pairs left out as empty."""
 
     train: list[Pair]
     validation: list[Pair]
@@ -113,7 +115,8 @@ class PairParts:
 def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> PairParts:
     """Reads a folder with train, validation and test ``.jsonl`` files, one such file, or files for ``reading.other``.
 
-    Other tables, and files with one JSON list, are read like JSON lines. Messages name the setting ``where``.
+    Tables in other formats, and files with one JSON list, are read like JSON lines. Messages name the setting
+    ``where``.
 
     Raises:
         ValueError: If the path does not exist, a split is missing or empty, or a row is invalid (the message says
@@ -180,7 +183,7 @@ def gap_texts(config: GapConfig) -> OtherFiles:
 
 
 def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairParts:
-    """Groups pairs by the split that each is given with. Pairs with an empty side are left out and counted."""
+    """Groups pairs, each given with the name of its split, by split. Pairs with an empty side are only counted."""
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
     empty = 0
     for part, pair in pairs:
@@ -192,7 +195,7 @@ def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairPar
 
 
 def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
-    """Splits pairs by a hash. ``kind`` says in reports where the pairs are from, for example "one file"."""
+    """Splits pairs by the hash of one side. ``kind`` says in reports where the pairs are from, such as "one file"."""
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
@@ -202,7 +205,10 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
-    """Number of test pairs whose source also occurs in training (``leak_sources``), and the same for targets."""
+    """Number of pairs in ``tested`` whose source is also in ``trained``, and the same for targets.
+
+    The keys are ``prefix`` and the plural of the side's name, such as ``leak_sources``.
+    """
     found = {}
     for side in ("source", "target"):
         known = {getattr(pair, side) for pair in trained}
@@ -239,7 +245,7 @@ def _from_one(path: Path, reading: PairReading, where: str) -> PairParts:
 
 
 def part_by_hash(text: str, seed: int, validation_share: float, test_share: float) -> str:
-    """The split of a text by its hash. Equal texts are in one split."""
+    """The split of ``text`` by its hash with ``seed``. Equal texts are in the same split."""
     digest = hashlib.sha256(f"{seed}/{text}".encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64
     if drawn < test_share:
@@ -264,7 +270,7 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at some paths of a row. ValueError if there are none, or if a value is not text."""
+    """The texts at ``paths`` of a row. ValueError, which names ``setting``, if there is no value or one is not text."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"
@@ -299,13 +305,12 @@ SPLIT = "split"
 
 @dataclass(frozen=True)
 class PairForm:
-    """Says which fields of a row have the two sides of a pair.
+    """A form of rows: which fields have the two sides of a pair.
 
     Attributes:
         title: The data set with this form, and its source.
         source: Path of the source.
-        targets: Paths of the targets. A row's references are the targets at those of these paths that it has, in this
-            order.
+        targets: Paths of the targets. All targets that a row has at these paths are its references, in this order.
         in_sentences: Whether a target is a list of sentences.
     """
 

@@ -25,7 +25,7 @@ def _packed(*endings: str) -> tuple[str, ...]:
 
 
 JSON_LINES = _packed(".jsonl", ".ndjson", ".json")
-"""Files with one JSON object per line, or with one list of objects. They may be compressed."""
+"""Endings of files with one JSON object per line or one JSON list of objects, which may be compressed."""
 
 SEPARATORS = {",": _packed(".csv"), "\t": _packed(".tsv")}
 """The separators of cells in text tables, with the endings of such tables."""
@@ -69,7 +69,7 @@ def table_ending(file: Path) -> str | None:
 
 
 def is_json_lines(file: Path) -> bool:
-    """Whether the file's name means that each line is a JSON object."""
+    """Whether the file's name has one of the endings ``JSON_LINES``."""
     return _ending(file, JSON_LINES) is not None
 
 
@@ -112,10 +112,10 @@ def _is_beside_saved_rows(file: Path) -> bool:
 def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:
     """The files of a split in a folder. Empty if there are none.
 
-    If a file has exactly the name of the split (``train.txt``, ``training.jsonl``), only this file is taken. Otherwise
-    all files are taken whose own or folder's name contains the split's name, in order (``raw_train.tsv``,
-    ``train/part-0.jsonl``). A text is preferred to a table. ``split`` may be a synonym or another name. Messages name
-    the setting ``where``.
+    If a file directly in ``folder`` has exactly the name of the split (``train.txt``, ``training.jsonl``), only this
+    file is taken, and a text is preferred to a table. Otherwise all files are taken whose own name or folder's name
+    contains the split's name (``raw_train.tsv``, ``train/part-0.jsonl``), sorted. ``split`` may be a synonym or another
+    name. Messages name the setting ``where``.
 
     Raises:
         ValueError: If two files could be the split, or its files have several formats.
@@ -138,7 +138,7 @@ def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*
 
 
 def file_names(part: str, endings: Iterable[str] = (".txt", ".jsonl")) -> str:
-    """The names of the files that are searched for, for messages.
+    """The file names for the split ``part``, for messages about missing files.
 
     >>> file_names("test", [".jsonl"])
     'test.jsonl, testing.jsonl'

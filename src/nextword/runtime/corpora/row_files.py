@@ -19,7 +19,7 @@ from nextword.settings.config import expect_whole_characters
 
 
 def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: bool = True) -> Iterator[JsonLine]:
-    """Iterates over the rows of a file. Its ending gives the format; JSON that begins with ``[`` is one list.
+    """Yields the rows of the file ``path``, whose ending gives its format. JSON that begins with ``[`` is one list.
 
     Messages name the setting ``where``. Without a header, the columns of a .csv or .tsv file are numbered from 0. If
     ``skip_empty`` is true, empty JSON lines are skipped; otherwise they are errors.
@@ -57,7 +57,7 @@ def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> A
 
 @contextlib.contextmanager
 def readable(source: str) -> Iterator[None]:
-    """Converts errors of libraries that read files to a ``ValueError`` that names the data."""
+    """In this block, converts errors of libraries that read files to a ``ValueError`` that names ``source``."""
     try:
         yield
     except Exception as error:
@@ -69,7 +69,7 @@ def readable(source: str) -> Iterator[None]:
 
 
 def expect_cache_room(error: Exception) -> None:
-    """Raises DiskFullError if an error of ``datasets`` means that there is no space for its cache."""
+    """Raises DiskFullError if ``error`` means that the disk with the cache of ``datasets`` is full."""
     from datasets import config
 
     with disk_full_explained(f"{config.HF_DATASETS_CACHE} (HF_DATASETS_CACHE)"):
@@ -78,7 +78,7 @@ def expect_cache_room(error: Exception) -> None:
 
 
 def as_one_error(reading: Callable[[], Any], what: str) -> Any:
-    """Calls ``reading``, and converts all errors of ``datasets`` to a ``ValueError`` that begins with ``what``."""
+    """The result of ``reading``. Errors of ``datasets`` in it become a ``ValueError`` that begins with ``what``."""
     try:
         return reading()
     except Exception as error:
@@ -117,7 +117,7 @@ SHOWN = 60
 
 
 def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
-    r"""The rows of a plain or compressed file, by column. Missing cells at the end of a row are empty.
+    r"""Yields the rows of a plain or compressed file, by column. Missing cells at the end of a row are empty.
 
     The separator is "," or "\t". In a .tsv a quotation mark is text. A .csv needs quotation marks around text with
     commas. Without a header, the names of the columns are their numbers from "0".
@@ -178,7 +178,7 @@ def _quoted(lines: Iterator[str], place: str) -> list[str]:
 
 @contextlib.contextmanager
 def cells_up_to(characters: int) -> Iterator[None]:
-    """Sets the maximum cell length of ``csv`` in this block."""
+    """In this block, Python's module ``csv`` accepts cells of at most ``characters`` characters."""
     limit = csv.field_size_limit(characters)
     try:
         yield
@@ -265,7 +265,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # -- Rows of files that this module reads itself, as a data set: as a stream, or from the cache of ``datasets``.
 
 PIECE = 1 << 20
-"""Number of characters per row into which a compressed text is cut."""
+"""A compressed text is cut into rows of this number of characters or more (up to a line end)."""
 
 
 def rows_of_tables(
@@ -288,7 +288,7 @@ def rows_of_tables(
 
 
 def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
-    """Pieces of several lines as ``text``, with the ``path`` of their file. Arguments are as in ``rows_of_tables``."""
+    """Rows with a piece of several lines as ``text``, and its file's ``path``. Arguments: see ``rows_of_tables``."""
     from datasets import Features, Value
 
     features = Features({"path": Value("string"), "text": Value("large_string")})

@@ -21,7 +21,7 @@ SINGLE_FILE_SHARES = (0.90, 0.05)
 
 @dataclass(frozen=True)
 class TextParts:
-    """The texts of the three splits, and how they were split."""
+    """The texts of the three splits. ``source`` names the data, and ``split`` says how they were split."""
 
     train: str
     validation: str
@@ -38,10 +38,11 @@ class TextParts:
 def read_parts(
     data: Path | str, where: str = "task.data", text_column: str | int = "text", files: Mapping[str, str] | None = None
 ) -> TextParts:
-    """Reads a folder, a single file, or a data set on the hub (``name`` or ``name:config``).
+    """Reads text from the folder, single file or data set on the hub (``name`` or ``name:config``) ``data``.
 
-    Messages name the setting ``where``. The column with the text of a table is given by name, or by number from 0 if
-    the file has no header. ``files`` has the names of the files in the folder for "train", "valid" and "test".
+    Messages name the setting ``where``. ``text_column`` is the column with the text of a table: its name or, if the
+    file has no header, its number from 0. ``files`` has the names of the files for "train", "valid" and "test" in the
+    folder ``data``; None: the files are found by name.
 
     Raises:
         ValueError: If the data do not exist, a split is missing or empty, a file is not UTF-8, or a file has too few
@@ -152,15 +153,15 @@ class TextCounts(NamedTuple):
 def text_counts(text: str) -> TextCounts:
     """The numbers of articles and words of a text.
 
-    An article begins at a title in WikiText's form, " = Title = ". In a text without titles, each paragraph is an
-    article, or without blank lines each line that is not empty. Words are separated by white space.
+    An article begins at a title in WikiText's form, " = Title = ". In a text without titles, each paragraph (separated
+    by blank lines) is an article. Without blank lines too, each line is an article. Words are separated by white space.
     """
     words = sum(len(line.split()) for line in text.splitlines())
     return TextCounts(articles=len(_titles(text)) or _pieces(text), words=words)
 
 
 def articles(text: str) -> list[str]:
-    r"""The articles of a text in WikiText's format. Text before the first title belongs to the first article.
+    r"""The articles of a text in WikiText's format; empty without titles. The first includes text before its title.
 
     >>> [one.split()[1] for one in articles(" = Valkyria = \n\n A game . \n \n = Tempest = \n\n A play . \n")]
     ['Valkyria', 'Tempest']

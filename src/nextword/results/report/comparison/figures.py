@@ -31,7 +31,7 @@ def _grid(panels: int, beside: int) -> tuple[int, int]:
 
 
 def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
-    """Acc@k as bars, with one panel per k and one row per method. Joint and cache-only bars are next to each other."""
+    """Acc@k as bars, one panel per k and one row per method. Bars of the head and of its cache alone are together."""
     found = _of_group(methods, "Accuracy")
     if not found:
         return None
@@ -67,7 +67,7 @@ def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def steering(methods: Sequence[ReportedMethod]) -> str | None:
-    """How much the right auxiliary text improves the likelihood: a dot and interval per method, a line at zero."""
+    """Nats per token that the right auxiliary text gains over another: a dot and interval per run, a line at zero."""
     return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 

@@ -33,7 +33,7 @@ class Sheet:
 
     @property
     def parts(self) -> list[ReportTable]:
-        """The columns, split into tables with at most ``MOST`` columns. Columns under one heading stay together."""
+        """The table, split into tables of at most ``MOST`` columns. Smaller groups of columns stay together."""
         joints = [0]
         for name, span in self.table.headings:
             widths = [span] if name and span <= MOST else [1] * span
@@ -42,7 +42,7 @@ class Sheet:
 
     @property
     def several(self) -> bool:
-        """Whether any method has several seeds."""
+        """Whether any method has values for several seeds."""
         return any(cell.seeds for row in self.table.rows for cell in row.cells)
 
     @property
@@ -52,7 +52,7 @@ class Sheet:
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """Decodings with their evaluations. Greedy comes first; of each decoding, the one without a prompt is first."""
+    """Decodings with their evaluations, greedy first, and each without a prompt before the same one with a prompt."""
     return [one for members in _ways(results).values() for one in members]
 
 
@@ -96,7 +96,7 @@ def _sheet(
 
 
 def whole_systems(texts: EvaluationResults, seeds: int) -> set[str]:
-    """The systems that have values for all seeds."""
+    """Names of the systems with texts of at least ``seeds`` trained models."""
     return {system.name for system in texts.systems if len(system.models) >= seeds}
 
 
@@ -202,8 +202,8 @@ class Sweep:
     """Title of the decoding. Empty if the figure shows only likelihoods."""
     quantities: tuple[Quantity, ...]
     lines: tuple[tuple[str, tuple[Point, ...]], ...]
-    """For each division of the tokens into classes: its name, and methods that differ only in the number of classes,
-    ascending."""
+    """Each line has the name of a division of the tokens into classes, and methods with this division that differ only
+    in the number of classes, which ascends."""
     chosen: tuple[Point, ...]
     """Methods for which MefMax chose the number of classes."""
     flat: tuple[ReportedMethod, ...]
@@ -213,7 +213,7 @@ class Sweep:
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """The data of ``class_sweep``'s figure. None if no division has two numbers of classes, or without values."""
+    """The data of ``class_sweep``'s figure. None without values, or if each division has one number of classes."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:

@@ -165,9 +165,9 @@ def _best_marked(cells: list[Cell], goal: Goal | None) -> list[Cell]:
 
 
 def parts(table: ReportTable) -> list[ReportTable]:
-    """Split the table into narrow tables. Groups stay together if possible.
+    """Split the table into tables at most ``WIDEST`` wide. Columns with one heading stay together if possible.
 
-    The first table has the specs of each method.
+    Only the first table has the specs of the methods.
     """
 
     def width(first: int, last: int) -> int:
@@ -186,7 +186,7 @@ def parts(table: ReportTable) -> list[ReportTable]:
 
 
 def every_seed(results: Results) -> list[tuple[str, ...]]:
-    """Rows of method, metric, seed, value, interval and number of cases."""
+    """Rows of method, metric, seed, value, interval and number of cases, one per value of ``main_table``."""
     columns = main_table(results).columns
     return [
         (
@@ -212,14 +212,14 @@ AHEAD = 3
 """Number of methods that the sentence of ``finding`` names, in addition to the best method."""
 
 SCALED = ("temperature", "weight")
-"""Settings of a cache that limit the weight of the cache against the softmax (docs/results/cache.md)."""
+"""Settings of the head cache that set how much weight the cache has against the softmax (docs/results/cache.md)."""
 
 
 def finding(results: Results) -> str:
     """The main result in sentences. Empty with fewer than two methods, or if no metric has a better direction.
 
-    Methods are ordered by their mean over seeds, and the range over seeds is given. Differences are not tested for
-    significance.
+    Methods are ordered by their mean over seeds in the first metric, and the range over seeds is given. Differences are
+    not tested for significance.
     """
     table = main_table(results)
     judged = _judged(table)
@@ -242,7 +242,7 @@ def finding(results: Results) -> str:
 
 
 def leader(results: Results) -> str | None:
-    """The label of the best method in the first metric; None if there is no such method."""
+    """The best method in the first metric that has a better direction; None without such a metric or other methods."""
     table = main_table(results)
     ranked = _ranked(table, _judged(table))
     return ranked[0].label if len(ranked) > 1 else None

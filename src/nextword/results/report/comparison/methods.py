@@ -80,7 +80,7 @@ def _method(label: str, runs: list[RunRecord], place: int, measures: dict[str, M
 
 
 def failures(results: Results) -> list[tuple[str, str]]:
-    """Failed runs, then values that are not finite. Each has the run and the reason."""
+    """Failed runs, then values that are not finite. Each entry has the run and the reason."""
     failed = [
         (f"{run.method}, seed {run.seed}", f"{run.reason} ({run.traceback})" if run.traceback else run.reason)
         for run in results.failures

@@ -101,7 +101,7 @@ def mark(span: Span) -> str:
 
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
-    """Meanings of the marks in these texts, and whether a span is marked as copied."""
+    """Names and meanings of the marks in these texts, and whether any span was copied from the source."""
     texts = [text for reading in found for _, example in reading.writings for text in example.texts]
     spans = [span for text in texts for span in text.spans]
     used = {mark(span) for span in spans if span.text.strip()}
@@ -138,7 +138,7 @@ def _decoding(results: Results, title: str, table: ReportTable) -> DecodingSecti
 
 
 def readings(results: Results) -> list[TextsReading]:
-    """The example texts, by prompt, in the order of the record."""
+    """The example texts, grouped by prompt, in the order of ``results.written``."""
     by_prompt: dict[tuple[str | None, str], list[WrittenExample]] = {}
     for example in results.written:
         by_prompt.setdefault((example.source, example.prompt), []).append(example)
@@ -160,7 +160,7 @@ def readings(results: Results) -> list[TextsReading]:
 
 
 def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
-    """Facts about the heads, with the method. If seeds have different facts, also with the seed."""
+    """Facts about each method's head, after the method's label. If seeds have different facts, one entry per seed."""
     found = []
     for method in methods:
         told = {
@@ -203,7 +203,7 @@ def frequency_groups(results: Results, methods: Sequence[ReportedMethod]) -> str
 
 
 def units_of_groups(results: Results) -> list[str]:
-    """The units of the shares. A unit says in which text the token frequencies were counted."""
+    """The units of the shares in ``GROUPS``. A unit says in which text the token frequencies were counted."""
     measures = (measure for texts in results.texts.values() for key, measure in texts.measures.items() if key in GROUPS)
     return list(dict.fromkeys(formats.unit_name(measure.unit) for measure in measures))
 
