@@ -127,10 +127,7 @@ def read_files(
     config: EvaluateConfig,
     watch: Watch,
 ) -> Iterator[ReadSamples]:
-    """Read all files, in order. Human references are scored only from the first file, and only with ``config.human``.
-
-    ``paths`` has the name of each file for ``watch``, and its path.
-    """
+    """Read all files, in order. Human references are scored only from the first file, and only with ``config.human``."""
     if config.processes is None:
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)

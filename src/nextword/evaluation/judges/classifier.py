@@ -41,7 +41,7 @@ class InputForm:
     """
 
     name = "pair"
-    """Name of the encoding. The classifier's outputs are cached by it."""
+    """Name of the encoding. Outputs for different encodings are cached separately."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
         """Load the tokenizer of the checkpoint ``name``, with further ``arguments`` of ``from_pretrained``."""

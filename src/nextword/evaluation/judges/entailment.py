@@ -44,8 +44,8 @@ class Entailment(Metric):
     """Base class of metrics that classify every text as one or several claims.
 
     A text is consistent if all its claims are consistent. An empty text counts as wrong, because otherwise a system
-    that generates nothing would be the best. A sample has no value if its evidence is empty, or if its text is not empty
-    but has no claims.
+    that generates nothing would be the best. A sample has no value if its evidence is empty, or if its text has words
+    but no claims.
     """
 
     title: ClassVar[str]
