@@ -127,7 +127,7 @@ def read_files(
     config: EvaluateConfig,
     watch: Watch,
 ) -> Iterator[ReadSamples]:
-    """Read all files, in order. Human references are scored only from the first file, and only with ``config.human``."""
+    """Read all files, in order. With ``config.human``, the human references in the first file are scored too."""
     if config.processes is None:
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)

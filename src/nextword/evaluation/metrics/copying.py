@@ -68,11 +68,11 @@ class CopyingSum:
         return sum(self._copied)
 
     def recall(self) -> float | None:
-        """Of the source words in the references, the share that is also in the outputs. None if there are none."""
+        """Share of the source words in the references that are also in the outputs. None if there are no such words."""
         return sum(self._right) / self.wanted if self.wanted else None
 
     def precision(self) -> float | None:
-        """Of the source words in the outputs, the share that is also in the references. None if there are none."""
+        """Share of the source words in the outputs that are also in the references. None if there are no such words."""
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:

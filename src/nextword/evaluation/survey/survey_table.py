@@ -180,7 +180,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Of all pairs of answers about the same unit, the share with equal answers. None if no unit was judged twice.
+    """Share of equal answers among all pairs of answers about the same unit. None if no unit was judged twice.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666

@@ -102,7 +102,7 @@ def ranks_of(
 def find_levels(
     index: NgramIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
 ) -> Found:
-    """Finds each context's matches: a level for each number in ``evidence``, except those more frequent than ``limit``."""
+    """Finds each context's matches: one level per number in ``evidence``, but none more frequent than ``limit``."""
     count, levels = len(contexts), len(evidence)
     length = np.zeros(count, dtype=np.int64)
     level_length, low, high = (np.zeros((count, levels), dtype=np.int64) for _ in range(3))
