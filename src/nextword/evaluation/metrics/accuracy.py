@@ -120,7 +120,8 @@ class Acc(Metric):
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
     """For each target, whether fewer than ``k`` tokens are more probable than the target. Ties count as correct.
 
-    ``ranks`` has this number of tokens for each target. For k = 1, the share of hits is the accuracy.
+    ``ranks`` has the number of tokens that are more probable than each target. For k = 1, the share of hits is the
+    accuracy.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 

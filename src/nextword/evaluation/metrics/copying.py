@@ -36,7 +36,7 @@ def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
 
 @dataclass
 class CopyingSum:
-    """Sums of copied words over examples. Words in ``leave_out`` are ignored.
+    """Numbers of copied source words, summed over examples. Words in ``leave_out`` are ignored.
 
     >>> total = CopyingSum()
     >>> total.add(source="Ann met Bob in Rome", reference="Bob met Ann", output="Bob went to Rome")

@@ -27,8 +27,9 @@ def frequency_groups(
     """Group of each token id, (V,), from its count in a corpus. Group 0 has the most frequent tokens.
 
     Tokens are sorted by ``counts``, the largest first, and equal counts by id. ``boundaries`` are the shares of the
-    corpus at which groups end: by default, the tokens of group 0 make up the first 40 % of it. A token at a boundary
-    belongs to the more frequent group. Tokens with count 0 are in the last group.
+    corpus at which groups end: by default, the tokens of group 0 make up the first 40 % of it. A token whose share of
+    the corpus begins before a boundary and ends after it belongs to the more frequent group. Tokens with count 0 are in
+    the last group.
 
     Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. F2-Softmax does not
         state the boundary between medium and rare; we use 70 %.

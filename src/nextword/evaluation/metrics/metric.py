@@ -126,7 +126,7 @@ class Metric(ABC):
     scores_people: ClassVar[bool] = True
     """Whether the metric can be computed for human references. False for metrics of a model's predictions."""
     votes: ClassVar[tuple[str, ...]] = ()
-    """Keys of ``result`` by which systems are ranked. If it has none of them: its first key."""
+    """Keys of ``result`` by which systems are ranked. If ``result`` has none of them: its first key."""
     group: ClassVar[str]
     """Heading over the metric's values in tables, such as ``DIVERSITY``. The method ``measure`` puts ``group``,
     ``goal`` and ``decimals`` into the descriptions of values."""

@@ -76,8 +76,8 @@ def rouge(
     and F1 = 2PR / (P + R), or 0 if M = 0. For ROUGE-1 and -2, M is the number of shared n-grams, each counted with the
     smaller of its counts in text and reference. For ROUGE-L, M is the length of the longest common subsequence. For
     ROUGE-Lsum, a token of a line of the reference is a hit if it is in the longest common subsequence of this line and
-    one of the lines of the text. M is the number of hits over all lines, where each word counts at most as often as in
-    the text.
+    any line of the text. M is the number of hits in the reference, where each word counts at most as often as in the
+    text.
 
     Source: Lin (2004), as in Google's rouge-score. That package computes ROUGE-1 and -2. ROUGE-L and -Lsum are computed
         here with a faster bit-parallel algorithm, and equal the package's values exactly.

@@ -252,8 +252,8 @@ def paired_tests(
     """Paired tests of two systems, one test per statistic. All tests have the same resamples.
 
     Both systems must have the same N samples in the same order. A permutation swaps the two systems' contributions of
-    some samples. There are 2^N such permutations. If these are at most ``permutations``, all are used, and the
-    permutation test is exact.
+    some samples. If there are at most ``permutations`` such permutations (2^N), all are used, and the permutation test
+    is exact. Otherwise, ``permutations`` random ones are used.
 
     Returns:
         One test per statistic. None with fewer than two samples, or if a statistic has no value on a permutation or on

@@ -18,7 +18,7 @@ from nextword.settings.config import Seed
 
 
 def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
-    """Jensen-Shannon divergence of each row of ``p`` (N, K) from that row of ``q``, (N,). 0: equal, 1: disjoint.
+    """Jensen-Shannon divergence of the rows of ``p`` and ``q``, (N, K), in bits, (N,). 0: equal, 1: disjoint.
 
         JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
 

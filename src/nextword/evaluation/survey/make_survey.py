@@ -226,7 +226,7 @@ def _expect_same_prompt(sample: Sample, other: Sample) -> None:
 def check_item(
     donor: DraftItem, questions: Sequence[Question], sentence: str, rng: np.random.Generator
 ) -> tuple[DraftItem, dict[str, str]]:
-    """An attention check: the first text of ``donor`` and ``sentence``, with random answers; and these answers."""
+    """An attention check, which is the first text of ``donor`` with ``sentence`` added, and the answers it asks for."""
     right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
     wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
     unit = donor.groups[0].units[0]

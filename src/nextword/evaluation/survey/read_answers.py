@@ -230,7 +230,7 @@ class Counted:
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
-    """Select the valid answers among those ``handed`` back. Answers that are left out get a message.
+    """Select the valid answers in ``handed``. Each of the others gets a message.
 
     Raises:
         ValueError: If the key belongs to another survey.

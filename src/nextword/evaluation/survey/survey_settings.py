@@ -28,7 +28,7 @@ class PowerConfig(Settings):
     """Share of the variance ``spread``² that all judges of an item have in common. In HistAlign's human evaluations,
     the judges' agreement (Krippendorff's alpha) was 0.34 and 0.52."""
     power: float = Field(default=0.8, gt=0.05, lt=1)
-    """Desired power: the share of such surveys in which a true difference of the stated size gives p < 0.05."""
+    """Desired power: the share of surveys in which a true difference of the stated size gives a two-sided p < 0.05."""
 
 
 class SurveyConfig(Settings):

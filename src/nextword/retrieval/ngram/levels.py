@@ -185,8 +185,8 @@ class MatchWeights(Record):
     tokens: int = Field(default=0, ge=0)
     """Number of tokens of these texts."""
     gain: float | None = None
-    """Nats per token of the head alone minus those of the mixture with the best shares, on these texts; None if
-    unknown."""
+    """Negative log-likelihood of the head alone minus that of the mixture with the best shares, on these texts, in nats
+    per token; None if unknown."""
     low: float | None = None
     """Lower end of the gain's 95 % interval."""
     high: float | None = None
