@@ -65,38 +65,42 @@ def evaluate(  # noqa: PLR0913  (its options)
 ) -> EvaluationResults:
     r"""Compute metrics of generated texts in samples files (``docs/file-formats.md``), with intervals and paired tests.
 
-    The outputs of model-based metrics are stored, so that an interrupted evaluation resumes. By default they are next
-    to each samples file, in a folder with the file's name and the ending ``.features``.
+    The outputs of the models that metrics run are stored, so that an interrupted evaluation does not compute them
+    again. By default they are next to each samples file, in a folder with the file's name and the ending ``.features``.
 
     Args:
-        systems: Samples files of each system by its name, one file per seed; a single path is one system, named after
-            the file.
-        metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the name under ``"metric"``. ``"all"``
-            means every metric that needs no large model and whose fields are in the samples.
-        draws: How many consecutive files of a system come from the same trained model, with different sampling seeds.
-            If a system has several models, its interval is over the models, and each model counts with the mean of its
-            files. If a system has only one model, its interval is over the files.
+        systems: Mapping from the name of each system to its samples file or files, one file per seed. A single path is
+            one system, named after the file.
+        metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the metric's name under ``"metric"``.
+            ``"all"`` means every metric whose fields are in the samples and whose packages are installed, except
+            metrics that must be named, for instance because they run a large model.
+        draws: Number of consecutive files of a system that come from the same trained model, with different sampling
+            seeds. The interval of a system is over its models if it has several, each with the mean of its files;
+            over the files of its only model if these are several; and over the samples if the system has one file.
         tokenizer: Path or hub name of the tokenizer whose tokens are counted. None: count the samples' own token ids,
-            or words if the samples have no ids.
-        special: Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named.
-        fields: Names that the files use for fields of a sample, for instance ``{"text": "prediction"}``.
+            or words if the first sample has no ids.
+        special: Ids of special tokens in the samples (padding, start, end). A text ends before such a token. Only
+            without ``tokenizer``, which knows its own special tokens.
+        fields: For fields of a sample, their keys in the files. With ``{"text": "prediction"}``, the generated text is
+            read from the key ``"prediction"``.
         plain_text: How plain-text files are split: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
             lines). None: blocks if the file has a blank line between texts, otherwise lines. Blank lines at the
             beginning and the end of a file are ignored.
-        references: File of human references for all systems, with one reference per text, in the same order. None: the
+        references: File with one human reference per text, in the order of the texts (plain text, or JSON lines with
+            the key ``"text"``). It is used for all systems, whose samples must have no references then. None: the
             references in the samples, if there are any.
-        features: Folder for the outputs of model-based metrics; None: next to each samples file.
+        features: Folder for the outputs of the models that metrics run; None: next to each samples file.
         human: Whether to score human text too: the first reference of each sample, as if a system had generated it.
         paired: Whether to run paired tests between systems. The tests need the same prompts in the same order.
         wins: Keys of the values by which systems are ranked, such as ``"perplexity"``; None: each metric's default
             keys.
-        resamples: Bootstrap resamples, 100 or more.
-        permutations: Permutations of the paired tests, 100 or more.
+        resamples: Number of bootstrap resamples, 100 or more.
+        permutations: Number of permutations per paired test, 100 or more.
         seed: Random seed of the bootstrap and of the permutation tests.
         device: Device on which model-based metrics run their models, such as ``"cuda"``.
         batch_size: Texts per forward pass of a metric's model.
         processes: Number of processes, each of which evaluates one samples file at a time; None: this process only.
-        progress: Function called with the stage's name, the number of finished items and their total (0: unknown).
+        progress: Function of a stage's name, its number of finished items and its number of all items (0: unknown).
         command: Command line that repeats the evaluation; it is stored in the results.
 
     Returns:
@@ -104,7 +108,7 @@ def evaluate(  # noqa: PLR0913  (its options)
 
     Raises:
         ValueError: If a setting is wrong, a line is not a sample, a field is missing, no metric can be computed, or
-            systems have different prompts.
+            ``paired`` is true and the files have different examples.
 
     Examples:
         >>> import json, tempfile
@@ -251,7 +255,7 @@ def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
 
 
 class UnitTokens(Unit):
-    """Counts tokens of a Hugging Face tokenizer, without special tokens.
+    """Splits texts into the tokens of a Hugging Face tokenizer, without special tokens.
 
     Raises:
         ValueError: If the tokenizer cannot be loaded.
@@ -271,15 +275,16 @@ class UnitTokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if ``counts`` are those of another tokenizer. ``where`` is the setting that gave them."""
+        """Raise ValueError if ``counts`` are known to be of another tokenizer. ``where`` names their setting."""
         counts.expect_tokenizer(self._tokenizer, where)
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
-    """The unit of tokens: tokens of ``tokenizer`` if named, else the samples' own ids, else words.
+    """The unit into which texts are split, from the first ``sample`` of an evaluation.
 
-    If a tokenizer is named and the samples have token ids, the ids must come from this tokenizer. The function does not
-    check this.
+    It is the tokens of ``tokenizer`` if one is named, else the token ids of the samples if ``sample`` has them, else
+    words. ``special`` are the special tokens among the samples' ids. If a ``tokenizer`` is named, token ids in the
+    samples must come from it, which the function does not check.
     """
     if tokenizer is not None:
         return UnitTokens(tokenizer)

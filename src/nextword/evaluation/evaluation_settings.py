@@ -12,7 +12,7 @@ from nextword.settings.config import Seed, Settings
 from nextword.settings.setting_names import either, named
 
 ALL = "all"
-"""Value of ``metrics`` that means every metric whose fields are in the samples."""
+"""Entry of ``metrics`` for every metric whose fields are in the samples and that need not be named."""
 
 
 class EvaluateConfig(Settings):
@@ -21,26 +21,28 @@ class EvaluateConfig(Settings):
     systems: dict[str, list[str]] = Field(min_length=1)
     """Samples files of each system by its name, one file per seed."""
     draws: int = Field(default=1, ge=1)
-    """How many consecutive files of a system come from the same trained model, with different sampling seeds. If a
-    system has several models, its interval is over the models, and each model counts with the mean of its files. If a
-    system has only one model, its interval is over the files."""
+    """Number of consecutive files of a system that come from the same trained model, with different sampling seeds. The
+    interval of a system is over its models if it has several, each with the mean of its files; over the files of its
+    only model if these are several; and over the samples if the system has one file."""
     metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
-    """Specs such as "self-bleu:2,3", or mappings of settings with the name under "metric". "all" means every metric
-    that needs no large model and whose fields are in the samples."""
+    """Specs such as "self-bleu:2,3", or mappings of settings with the metric's name under "metric". "all" means every
+    metric whose fields are in the samples and whose packages are installed, except metrics that must be named, for
+    instance because they run a large model."""
     tokenizer: str | None = None
-    """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, or else words."""
+    """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, or words if the
+    first sample has no ids."""
     special: list[int] = Field(default=[])
-    """Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named."""
+    """Ids of special tokens in the samples (padding, start, end), before which a text ends; only without tokenizer."""
     fields: dict[str, str] = Field(default={})
-    """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
+    """For fields of a sample, their keys in the files, for instance {"text": "prediction"}."""
     plain_text: PlainText | None = None
     """How plain-text files are split: "lines" (one text per line) or "blocks" (separated by blank lines); none: blocks
     if the file has a blank line between texts, otherwise lines."""
     references: str | None = None
-    """File of human references for all systems, with one reference per text, in the same order; none: the references
-    in the samples, if there are any."""
+    """File with one human reference per text, in the order of the texts, for all systems; none: the references in the
+    samples, if there are any."""
     features: str | None = None
-    """Folder for the outputs of model-based metrics; none: next to each samples file."""
+    """Folder for the outputs of the models that metrics run; none: next to each samples file."""
     human: bool = True
     """Whether to score human text too: the first reference of each sample, as if a system had generated it."""
     paired: bool = True
@@ -50,7 +52,7 @@ class EvaluateConfig(Settings):
     resamples: int = Field(default=RESAMPLES, ge=100, le=MOST_DRAWS)
     """Number of bootstrap resamples. Time and memory grow with this number."""
     permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
-    """Number of permutations of the paired test. Time and memory grow with this number."""
+    """Number of permutations per paired test. Time and memory grow with this number."""
     seed: Seed = 0
     """Random seed of the bootstrap and of the permutation tests."""
     device: str = "cpu"

@@ -1,4 +1,4 @@
-"""One pass over a samples file. Every metric reads every sample once, and the references as if they were a system."""
+"""One pass over a samples file, in which every metric reads every sample and, as a further system, its reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
 from nextword.runtime import optional_libraries as extras
 
 Watch = Callable[[str, int, int], None]
-"""Progress function. It gets a name, the number of finished items and the number of all items."""
+"""Progress function of a stage's name, its number of finished items and its number of all items (0: unknown)."""
 
 
 ASKED = (
@@ -45,24 +45,24 @@ NOTHING_ASKED = tuple(_digest(None) for _ in ASKED)
 
 @dataclass(frozen=True)
 class PassScores:
-    """Scores of one pass. They can be pickled."""
+    """Scores of all metrics after one pass over a samples file. They can be pickled."""
 
     scores: dict[str, Score]
     """Scores by key."""
     undefined: dict[str, str]
-    """Reason for each metric without a value."""
+    """For each metric that is not defined for the samples, the reason."""
     samples: int
     """Number of samples."""
     votes: tuple[str, ...]
     """Keys of the values by which systems are ranked."""
 
     def result(self, watch: Watch) -> PassScores:
-        """Return these scores. ``MetricColumn`` has the same method; this one is for results of another process."""
+        """Return these scores. So results of another process have the same method as a ``MetricColumn``."""
         return self
 
 
 class MetricColumn:
-    """The metrics of one system (or of the human references), while samples are read."""
+    """The metrics of one file's generated texts, or of its human references, while its samples are read."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
         self._metrics: dict[str, Metric] = {c.metric: registry.get(c.metric)(c, setup) for c in configs}
@@ -107,7 +107,7 @@ class ReadSamples:
     system: MetricColumn | PassScores
     """Metrics of the generated texts."""
     human: MetricColumn | PassScores
-    """Metrics of the human references. Empty if there are no references."""
+    """Metrics of the human references. Empty if they were not read, or if there are no references."""
     prompts: list[tuple[int, ...]]
     """For each sample, a hash of each field in ``ASKED``."""
 
@@ -127,7 +127,7 @@ def read_files(
     config: EvaluateConfig,
     watch: Watch,
 ) -> Iterator[ReadSamples]:
-    """Read all files, in order. References are read from the first file only, because all files have the same."""
+    """Read all files, in order. With ``config.human``, the human references in the first file are scored too."""
     if config.processes is None:
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)
@@ -142,7 +142,7 @@ def read_files(
 
 
 def told(watch: Watch, name: str) -> Watch:
-    """A progress function that calls ``watch`` and adds ``name`` to the stage's name."""
+    """A progress function that calls ``watch`` with the stage's name after ``name`` and a colon."""
     return lambda what, done, total: watch(f"{name}: {what}", done, total)
 
 
@@ -229,7 +229,8 @@ def chosen(
 ) -> tuple[list[MetricConfig], dict[str, str]]:
     """The metrics to compute, and for each metric that "all" leaves out the reason.
 
-    ``firsts`` are the first samples of all files, which show the available fields.
+    ``asked`` has metrics by spec or settings, and perhaps "all". ``firsts`` are the first samples of all files, which
+    show the available fields.
 
     Raises:
         ValueError: If a name or setting is unknown, a metric is given twice, a named metric cannot be computed, or no

@@ -1,4 +1,4 @@
-"""Reads samples files: JSON lines, or plain text. Errors name the file and the line, and no line is skipped."""
+"""Reads samples files: JSON lines, or plain text. No invalid line is skipped: an error names its file and line."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def read_samples(
     plain_text: PlainText | None = None,
     references: Path | None = None,
 ) -> Iterator[Sample]:
-    """Yield the samples of a file.
+    """Yield the samples of the file ``path``, whose texts are split into tokens by ``unit``.
 
-    ``fields`` maps fields of a sample to the file's names, such as ``{"text": "prediction"}``. ``digest`` is a checksum
-    that is updated with all bytes. ``plain_text`` sets how plain text is split (None: see ``plain_text_of``).
-    ``references`` is a file of human references, with one reference per text, in the same order.
+    ``fields`` maps fields of a sample to keys in the file, such as ``{"text": "prediction"}``. ``digest`` is a checksum
+    that is updated with all bytes of the file. ``plain_text`` sets how plain text is split (None: as ``plain_text_of``
+    finds out). ``references`` is a file with one human reference per sample, in the order of the samples.
 
     Raises:
-        ValueError: If the file does not exist or is empty, a line is not a sample, or the number of references differs.
-            The message names the file and the line.
+        ValueError: If a file does not exist or is empty, a line is not a sample, an id occurs twice, or the numbers of
+            samples and references differ. The message names the file and, if there is one, the line.
     """
     renamed = dict(fields or {})
     for field in renamed:
@@ -63,14 +63,15 @@ def read_samples(
 
 
 def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | None:
-    """How a plain-text file is split into texts. None for a file of JSON lines.
+    """How the plain-text file ``path`` is split into texts. None for a file of JSON lines.
 
     A file is plain text if neither its name (such as ``.jsonl``) nor its first characters show JSON lines.
 
-    By default it is split at blank lines if there is a blank line between two texts, otherwise at every line.
+    The answer is ``wanted`` if it is given. Otherwise it is "blocks" if a blank line is between two lines with text,
+    and "lines" if not.
 
     Raises:
-        ValueError: If the file is another kind of table or cannot be read.
+        ValueError: If the file is another kind of table, such as CSV, or cannot be read.
     """
     if is_json_lines(path):
         return None

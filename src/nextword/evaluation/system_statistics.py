@@ -44,7 +44,10 @@ def recorded(
     metrics: list[MetricConfig],
     command: str,
 ) -> EvaluationResults:
-    """Make the record of an evaluation."""
+    """Make the record of an evaluation from the ``passes`` over each system's files and over the ``human`` references.
+
+    ``left_out`` has the reason for each metric that "all" left out, ``unit`` the name of the unit of tokens.
+    """
     columns = [one.measured for runs in passes.values() for one in runs]
     measures = _measures([*columns, *([human.measured] if human else [])])
     systems = [
@@ -135,7 +138,7 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
 
 
 def pair_records(tests: Sequence[tuple[str, str, str, PairedTest]]) -> list[PairRecord]:
-    """Paired tests of one measure, with Holm's correction for the number of pairs."""
+    """Records of ``tests``, given as (measure, first system, second system, test), with Holm's correction over all."""
     records = []
     corrected = holm([test.p_permutation for *_, test in tests])
     for (measure, first, second, test), p in zip(tests, corrected, strict=True):
@@ -187,23 +190,24 @@ def _wins(
 # -- Duels: a system beats another if it is better in more metrics than the other (F2-Softmax, table 9).
 
 Values = Mapping[str, float]
-"""Value of each metric, by key."""
+"""Values of one system or of the human references, by key of the metric."""
 
 
 def wins(
     systems: Mapping[str, Values], goals: Mapping[str, Goal], human: Values, voting: Sequence[str] | None = None
 ) -> Wins:
-    """Compare all pairs of systems, and rank systems by the comparisons that they won.
+    """Compare all pairs of ``systems``, and rank the systems by the comparisons that they won.
 
-    In a pair, each metric that both systems have is a vote for the better system. If the goal of a metric is the human
-    value, its vote is for the system that is closer to this value, and there is a vote only if the human value is
-    known.
+    In a pair, each metric that both systems have is a vote for the better system, and the system with more votes wins.
+    If the goal of a metric is the human value, its vote is for the system that is closer to this value, and there is a
+    vote only if ``human`` has this value. A metric in which both systems are equally good has no vote.
 
     ``goals`` says for each key which values are better ("lower", "higher" or "human"). A metric without a goal has no
     vote. ``voting`` are the keys of the metrics that vote; None: all metrics with a goal.
 
     Returns:
-        The comparisons of all pairs, in order, and the ranking by wins, then losses. Equal systems share a rank.
+        The comparisons of all pairs, in order, and the ranking: more wins first, then fewer losses. Systems with equal
+        wins and losses share a rank.
 
     >>> table = {"a": {"ppl": 20.0, "rep": 0.1}, "b": {"ppl": 25.0, "rep": 0.5}}
     >>> result = wins(table, {"ppl": "lower", "rep": "human"}, {"rep": 0.2})
@@ -226,9 +230,9 @@ def wins(
 
 
 def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
-    """Rank ``systems`` by the comparisons won against each other. Comparisons with other systems do not count.
+    """Rank ``systems`` by their wins in ``duels`` against each other: more wins first, then fewer losses.
 
-    Systems with equal wins and losses share a rank.
+    Duels with other systems do not count. Systems with equal wins and losses share a rank.
     """
     won, lost = dict.fromkeys(systems, 0), dict.fromkeys(systems, 0)
     for duel in duels:

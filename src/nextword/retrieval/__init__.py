@@ -1,6 +1,6 @@
 """Retrieval from a corpus: datastores of hidden states (``datastore``), and n-gram indexes (``ngram``).
 
-Heads import this package. Functions that run a model to build, extend or tune stores are in
+Heads use this package. Functions that run a model to build, extend or tune stores are in
 ``nextword.inference.datastore``.
 """
 

@@ -1,4 +1,4 @@
-"""Model-based metrics. Each metric runs a model, given by local path or hub name, and stores the model's outputs.
+"""Model-based metrics. Most run a model, given by local path or hub name, and store the model's outputs.
 
 Importing this package registers these metrics in ``nextword.evaluation.metrics.registry``. The import loads no model
 and no model library.

@@ -30,7 +30,7 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> str:
-        """Identifier that changes with the model: the commit of a hub model, or a hash over the files of a folder.
+        """Identifier that changes with the model: name and commit of a hub model, or a hash over a folder's files.
 
         Small files (configs, vocabularies) are hashed by content. Weights are hashed by name, size and modification
         time, because reading gigabytes takes longer than a short evaluation. A copy of a folder has the same
@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpoint:
-    """Find a model by folder or hub name. Files of a hub model may be downloaded.
+    """Find a model by folder or hub name. Of a hub model that is not downloaded yet, ``config.json`` is downloaded.
 
     Args:
         name: Folder or hub name. None if the user gave no name and there is no default.
@@ -145,7 +145,9 @@ Encoded = Mapping[str, Sequence[Any]]
 
 
 def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
-    """Group texts into batches of similar length, the longest first, so that too large a batch fails at once.
+    """Group indices of texts into batches of ``size`` texts of similar length, the longest texts first.
+
+    So if a batch is too large for the memory, the first one is.
 
     >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
@@ -158,7 +160,7 @@ def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
 def padded_batches(
     texts: Mapping[int, Encoded], tokenizer: Any, size: int, device: str
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-    """Yield batches of similar lengths: the indices of the texts, and each input padded (masks and types with 0)."""
+    """Yield the batches of ``by_length``: indices of texts, and each model input, padded (masks and types with 0)."""
     import torch
 
     # padding is masked, so any id is possible if the tokenizer has no padding token

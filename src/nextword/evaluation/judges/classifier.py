@@ -37,14 +37,14 @@ class ClassifierConfig(MetricConfig):
 class InputForm:
     """Encoding of evidence and claim as one input, with the evidence first.
 
-    If the input is too long, the end of the evidence is cut off, and then the end of the claim.
+    If the input is too long, the end of the evidence is cut off; if the claim alone is too long, the longer of the two.
     """
 
     name = "pair"
-    """Name of the encoding, which is part of the key of cached results."""
+    """Name of the encoding. Outputs for different encodings are cached separately."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """Load the tokenizer of the checkpoint."""
+        """Load the tokenizer of the checkpoint ``name``, with further ``arguments`` of ``from_pretrained``."""
         import transformers
 
         return transformers.AutoTokenizer.from_pretrained(name, **arguments)
@@ -109,7 +109,7 @@ class Classifier:
         return Path(self._found.name).name
 
     def ask(self, questions: Sequence[Question]) -> ClassifierAnswers:
-        """Classify pairs, in order. Equal pairs are computed only once."""
+        """Classify ``questions``, pairs of evidence and claim, in order. Equal pairs are computed only once."""
         settings = {
             "model": self._found.fingerprint,
             "max_length": self._max_length,
@@ -179,7 +179,7 @@ CONSISTENT = frozenset(
 
 
 def consistent_label(names: Mapping[int, str], asked: str | int | None, default: int | None, setting: str) -> int:
-    """Return the number of the output that means "consistent" or "entailed".
+    """Return the number of the classifier's output that means "consistent" or "entailed".
 
     Args:
         names: Names of the outputs, from the checkpoint's ``id2label``.

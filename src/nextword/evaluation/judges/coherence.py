@@ -57,7 +57,7 @@ class Coherence(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out: the packaged sentence encoder is not installed."""
+        """Reason why "all" leaves this metric out if the packaged sentence encoder is not installed. Otherwise None."""
         if packaged_encoder() is not None:
             return None
         return "runs a sentence encoder; to compute it, name one as coherence.encoder"

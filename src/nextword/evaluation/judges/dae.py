@@ -22,7 +22,7 @@ class DaeConfig(ClassifierConfig):
 
 
 def arcs_of(document: Any) -> Iterator[str]:
-    """``"head child relation"`` for each arc of a parsed text, in the order of the children, without ignored arcs."""
+    """The grammatical relations ("arcs") of a parsed text except ``IGNORED`` ones, as ``"head child relation"``."""
     for token in document:
         if token.head is not token and token.dep_.lower() not in IGNORED and not token.is_space:
             yield f"{token.head.text} {token.text} {token.dep_}"
@@ -52,7 +52,7 @@ class Dae(Entailment):
         return list(arcs_of(self._parse(text)))
 
     def result(self) -> dict[str, Score]:
-        """``dae``, the share of summaries with an error, and ``dae-arcs``, the share of arcs that are supported."""
+        """``dae``, the share of summaries with an unsupported arc, and ``dae-arcs``, the share of supported arcs."""
         answers = self.answers()
         sums = [0 if one is None else int(one.chosen.sum()) for one in answers]
         counts = [0 if one is None else len(one.chosen) for one in answers]

@@ -44,13 +44,14 @@ class Entailment(Metric):
     """Base class of metrics that classify every text as one or several claims.
 
     A text is consistent if all its claims are consistent. An empty text counts as wrong, because otherwise a system
-    that generates nothing would be the best. A text without evidence or without claims has no value.
+    that generates nothing would be the best. A sample has no value if its evidence is empty, or if its text has words
+    but no claims.
     """
 
     title: ClassVar[str]
     """Heading in the report."""
     asks: ClassVar[str]
-    """The classifier's question in words, for the report: "the classifier {asks}"."""
+    """What the classifier says of consistent texts, for the report: "the classifier {asks}"."""
     group, decimals = metric.FAITHFULNESS, 2
     goal: ClassVar[Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
@@ -127,7 +128,7 @@ class Entailment(Metric):
         ]
 
     def score(self, measure: Measure, values: Sequence[float | None], empty: float = 0.0) -> Score:
-        """The mean of one value per sample. None values are left out. An empty text has the value ``empty``."""
+        """The mean of ``values``, one per sample, without None. The value of an empty text is replaced by ``empty``."""
         known: Float[np.ndarray, "N"] = np.array([np.nan if one is None else one for one in values], dtype=np.float64)
         blank: Bool[np.ndarray, "N"] = np.array(self._empty, dtype=bool)
         known[blank] = empty
@@ -231,7 +232,8 @@ class Factcc(Entailment):
 class TableAndQuestion(InputForm):
     """TAPAS encoding: first the text, then the cells with their columns, rows and ranks.
 
-    If the input is too long, the end of each cell is cut off, and then rows at the end are dropped, as TAPAS does.
+    If the input is too long, the end of each cell is cut off, and then rows at the end are dropped, as TAPAS does. Rows
+    beyond the model's maximum are dropped too.
     """
 
     name = "tapas"

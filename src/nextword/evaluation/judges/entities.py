@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W_](?:[\w.'’-]*[^\W_])?")
 
 
 class CapitalisedNames:
-    """Runs of capitalised words that are not stop words, except a single word at the start of a sentence.
+    """Finds names: runs of capitalised words that are not stop words, except one word alone at a sentence's start.
 
     Examples:
         >>> texts = ["Rain fell. The Bank of England, in London, saw Mr. Smith's dog. Ann Lee did not."]
@@ -95,7 +95,7 @@ def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
 def entity_precision(
     entities: Sequence[Sequence[str]], documents: Sequence[str], stop_words: Collection[str]
 ) -> Float[np.ndarray, "N 2"]:
-    """For each of N summaries (N, 2): the number of entities found in the document, and the number of all entities.
+    """For each of N summaries (N, 2): its number of ``entities`` found in its document, and the number of all of them.
 
     From these counts, P_ent = (1 / #summaries with entities) · Σ (found / all), and its pooled form is Σ found / Σ all.
 
@@ -110,7 +110,7 @@ def entity_precision(
 
 
 class Recogniser:
-    """A spaCy pipeline that finds named entities.
+    """A spaCy ``pipeline`` (name or path) that finds named entities with one of the labels ``types``.
 
     Raises:
         ValueError: If the pipeline is not installed or has no component that finds entities.
@@ -148,7 +148,7 @@ class Recogniser:
         return words
 
     def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """The entities in each text, one entry per mention."""
+        """The entities with one of the labels in each text, one entry per mention."""
         for found in self._nlp.pipe(texts, batch_size=batch_size):
             yield [entity.text for entity in found.ents if entity.label_ in self._types]
 
@@ -202,7 +202,7 @@ class EntityPrecision(Metric):
         self._documents.append(sample.need("source", "entities") if document is None else document)
 
     def result(self) -> dict[str, Score]:
-        """``entity-precision`` and ``entity-precision-pooled``."""
+        """``entity-precision``, a mean over texts with entities, and ``entity-precision-pooled``, over all entities."""
         counts = entity_precision(self._entities(), self._documents, self._recogniser.stop_words)
         found, all_ = counts[:, 0], counts[:, 1]
         with np.errstate(invalid="ignore"):

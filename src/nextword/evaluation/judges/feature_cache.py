@@ -26,7 +26,7 @@ SAVE_EVERY = 8
 
 
 def key_of(*parts: str) -> str:
-    """The key of a text or a pair of texts. Two keys are equal only if all texts are equal.
+    """The key of one or several texts (``parts``). Two keys are equal only if all texts are equal.
 
     >>> key_of("ab", "c") == key_of("a", "bc")
     False
@@ -40,18 +40,18 @@ def key_of(*parts: str) -> str:
 
 
 class FeatureCache:
-    """Rows of features by key, in memory and, if there is a folder, in files that later runs load.
+    """Rows of features by key. If there is a folder, they are stored in files, which later runs load.
 
-    The files are in a subfolder that is named after the model and all settings that change a feature. So features of
+    The files are in a subfolder of ``folder``. Its name has a hash of ``name`` and ``settings``, so features of
     different models are never mixed up. Every save writes a new file atomically. If a file is broken, it is ignored
     with a warning, and the features of its texts are computed again. Two runs may share a folder.
 
     Args:
-        folder: Folder for the files. None: features are kept only in memory.
-        name: Name of the metric, used in the subfolder's name, for example "mauve".
+        folder: Folder of the subfolder. None: features are not stored.
+        name: Kind of the features, for example "last-token", with which the subfolder's name begins.
         settings: Everything that the features depend on besides the text, such as the model's fingerprint.
-        progress: Function that receives after every batch: ``name``, the number of finished rows, the number of all
-            rows.
+        progress: Function that receives after every batch: ``name``, the number of computed rows, and the number of
+            rows to compute.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class FeatureCache:
         self._folder = folder and folder / f"{name}-{key_of(self._about)[:16]}"
 
     def rows(self, keys: Sequence[str], compute: Compute) -> Float[np.ndarray, "N D"]:
-        """The features of all keys, in order. Only unknown keys are computed, and equal keys only once.
+        """The features of all ``keys``, in order. Features that are not stored are computed, once for equal keys.
 
-        ``compute`` is called at most once, with the indices of the missing rows.
+        ``compute`` is called at most once, with the indices in ``keys`` of the missing features.
 
         Raises:
             ValueError: If a feature is NaN or infinite, or the folder cannot be written.

@@ -74,7 +74,7 @@ class MauveConfig(MetricConfig):
         return dict(PRESETS[arguments[0]]) if arguments else {}
 
     def arguments(self) -> list[str]:
-        """Name of the paper that has these settings, if there is one."""
+        """The name in ``PRESETS`` of these settings, if they have one."""
         given = self.model_dump(exclude={"metric"}, exclude_defaults=True)
         return [name for name, settings in PRESETS.items() if settings == given]
 
@@ -82,11 +82,11 @@ class MauveConfig(MetricConfig):
 def mauve_of(
     human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
 ) -> float:
-    """MAUVE of human and generated texts, given one feature vector per text. It is 1 if the distributions are equal.
+    """MAUVE of ``human`` and ``generated`` texts, given one feature vector per text. 1 if the distributions are equal.
 
     P and Q are the histograms of human and generated texts over clusters of their features. MAUVE is the area under the
-    curve with the points (exp(-c KL(Q|R)), exp(-c KL(P|R))) for all mixtures R of P and Q. The package mauve-text
-    computes it.
+    curve with the points (exp(-c KL(Q|R)), exp(-c KL(P|R))) for all mixtures R of P and Q, with c = ``config.scaling``.
+    The package mauve-text computes it.
 
     Raises:
         UndefinedError: If there are fewer than two human or fewer than two generated texts.
@@ -200,7 +200,7 @@ class Mauve(Metric):
 
 
 class LastTokenFeatures:
-    """Computes the hidden state of each text's last token, and stores the states in a cache.
+    """Computes the hidden state of each text's last token in the model's last layer, and stores the states in a cache.
 
     Args:
         name: Folder or hub name of a language model. For an encoder-decoder model, the encoder is used.
@@ -215,7 +215,7 @@ class LastTokenFeatures:
         self._max_length, self._setup, self._setting = max_length, setup, setting
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """One row per text. Equal texts are computed only once.
+        """The state of each of the ``texts``, one row per text. Equal texts are computed only once.
 
         Raises:
             ValueError: If a text has no tokens.
@@ -225,7 +225,7 @@ class LastTokenFeatures:
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
 
     def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
-        """The first ``length`` tokens of each text, as strings. None if one of the texts is shorter."""
+        """Each of the ``texts`` cut to its first ``length`` tokens. None if one of them has fewer tokens."""
         rows = [self._tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in texts]
         return [str(self._tokenizer.decode(ids)) for ids in rows] if min(map(len, rows)) == length else None
 

@@ -37,9 +37,9 @@ class EncoderReading:
 
     @property
     def fault(self) -> str | None:
-        """Reason why the encoder cannot read these texts, or None if there is no such reason.
+        """Reason why the encoder cannot read these texts: most tokens are unknown, or tokens outnumber characters.
 
-        If the result is None, the encoder may still not have been trained on the language of the texts.
+        None if neither is true. The encoder may still not have been trained on the language of the texts.
         """
         if 2 * self.unknown > self.tokens:
             return f"{self.unknown / self.tokens:.0%} of the tokens are unknown"
@@ -49,7 +49,7 @@ class EncoderReading:
 
 
 class SentenceEncoder:
-    """Computes one vector per text, with a cache.
+    """Computes one vector per text with a sentence encoder, and stores the vectors in a cache.
 
     Args:
         name: Folder or hub name. None or "minilm": the packaged encoder.
@@ -77,7 +77,7 @@ class SentenceEncoder:
         return "all-MiniLM-L6-v2" if self._found.name == packaged_encoder() else Path(self._found.name).name
 
     def reading(self, texts: Sequence[str]) -> EncoderReading | None:
-        """Statistics of the tokenization of these texts. None for encoders whose tokens are whole words."""
+        """Statistics of the tokenization of ``texts``. None if transformers cannot load the encoder's tokenizer."""
         from transformers import AutoTokenizer
 
         try:
@@ -93,7 +93,7 @@ class SentenceEncoder:
         )
 
     def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """One vector per text. Equal texts are computed only once."""
+        """The vector of each of the ``texts``, one row per text. Equal texts are computed only once."""
         settings = {"model": self._found.fingerprint, "pooling": self._pooling, "max_length": self._max_length}
         cache = FeatureCache(self._setup.cache, "sentence-embeddings", settings, self._setup.progress)
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))

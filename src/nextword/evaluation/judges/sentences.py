@@ -20,8 +20,8 @@ def sentences_of(text: str) -> list[str]:
     """Split after . ! ? … if white space and no lower-case Latin letter follow, after 。！？, and at line breaks.
 
     A full stop does not end a sentence after an abbreviation ("Mr.", "Inc."), an initial ("John F. Kennedy") or letters
-    with stops between them ("U.S."), or in a numbering ("No. 5", "Jan. 3"). A sentence that does end at such a stop is
-    joined to the next sentence. For a metric that judges sentences as claims, two joined sentences are less harmful
+    with stops between them ("U.S."), or in a numbering ("No. 5", "Jan. 3"). If a sentence does end at such a stop, the
+    next sentence is joined to it. For a metric that judges sentences as claims, two joined sentences are less harmful
     than a fragment.
 
     >>> sentences_of("Mr. Smith rained. She left at 3.5 p.m. or so! 정말 좋았다. 또 보고 싶다.")

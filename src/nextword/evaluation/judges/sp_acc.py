@@ -1,4 +1,4 @@
-"""SP-Acc: a semantic parser translates texts into programs. The share of texts whose program is true on the table."""
+"""SP-Acc: the share of texts that are true on their table by the programs into which a semantic parser turns them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEST = 3
 
 
 def verdict(programs: Sequence[Program]) -> bool | None:
-    """Whether a text is true according to its programs, given in the order of discovery. None without programs.
+    """Whether a text is true according to its ``programs``, given in the order of discovery. None without programs.
 
     Only the first ``PROGRAMS`` programs are used. If there are more than ``MANY`` of them, the text is true if one of
     the ``BEST`` programs with the highest scores is true. Otherwise the program with the highest score decides.
@@ -99,7 +99,7 @@ class Sp(Metric):
         return "runs an external parser; to compute it, name one as sp.parser"
 
     def add(self, sample: Sample) -> None:
-        """Run the parser on the text. ValueError if the parser fails or returns something unexpected."""
+        """Run the parser on table and text. ValueError if the parser fails or returns something unexpected."""
         table, text = sample.need("table", "sp"), sample.need("text", "sp")
         given = not is_empty(table)
         self._empty.append(given and is_blank(text))

@@ -1,7 +1,7 @@
-"""Metrics that load no model. Each has a pure function over texts or arrays, and a class that reads samples.
+"""Metrics that load no model. Most have a pure function over texts or arrays, and each has a class that reads samples.
 
 Importing this package registers the metrics. ``registry`` also finds the model-based metrics of
-``nextword.evaluation.judges``. It imports that package when a name is unknown or all metrics are listed.
+``nextword.evaluation.judges``: it imports that package when a name is not registered yet or all names are listed.
 """
 
 import importlib

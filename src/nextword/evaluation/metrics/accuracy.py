@@ -26,9 +26,10 @@ from nextword.evaluation.metrics.tokens import as_ids
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
     """Whether **both** correct tokens are among the top ``k`` predictions. For k = 1, whether the top one is correct.
 
-    Two tokens cannot both be first. So Acc@1 only tests whether the most probable token is one of the two.
+    Two tokens cannot both be first, so for k = 1 the test is whether the most probable token is one of the two.
 
-    ``ranked`` (N, K) has ids, most probable first, and -1 for "no prediction". ``wanted`` (N, 2) has the correct ids.
+    Each row of ``ranked`` (N, K) has token ids, the most probable first, and -1 for "no prediction". Each row of
+    ``wanted`` (N, 2) has the two correct ids.
 
     Source: HistAlign (Wan et al., 2023), section 5.3, for k >= 2.
 
@@ -119,7 +120,8 @@ class Acc(Metric):
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
     """For each target, whether fewer than ``k`` tokens are more probable than the target. Ties count as correct.
 
-    ``ranks`` counts the tokens that are more probable than each target. For k = 1, the share of hits is the accuracy.
+    ``ranks`` has the number of tokens that are more probable than each target. For k = 1, the share of hits is the
+    accuracy.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
@@ -199,9 +201,9 @@ GRAM_ABOVE = 50_000_000
 def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
     """Singular values of an (N, V) matrix, largest first, in float64.
 
-    If a matrix has more than ``GRAM_ABOVE`` entries, they are computed from the Gram matrix, with an error of about
-    1e-8 of the largest value. The smallest tolerance used here is larger: 1e-7 of the largest value, times the side of
-    the matrix.
+    If a matrix has more than ``GRAM_ABOVE`` entries, the values are computed from its Gram matrix, with an error of
+    about 1e-8 of the largest value. A tolerance for ``numerical_rank`` must be above this error, as
+    ``float32_tolerance`` is: about 1e-7 times the longer side of the matrix.
 
     Raises:
         ValueError: If an entry is not finite, e.g. the logarithm of a probability of 0.

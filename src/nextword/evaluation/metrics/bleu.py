@@ -32,7 +32,7 @@ Tokenize = Literal["13a", "intl", "char", "zh", "none"]
 def bleu(
     texts: Iterable[str], references: Iterable[Sequence[str]], n: int = 4, scorer: Any = None
 ) -> tuple[float, Float[np.ndarray, "N K"]]:
-    """Corpus BLEU-n, and the counts of each text: tokens, reference tokens, and for each m matching and all m-grams.
+    """Corpus BLEU-n of ``texts``, and the counts of each text, as ``sentence_counts`` returns them.
 
     Let c be the number of tokens of all texts, and r the number of tokens of the references, taking for each text the
     reference closest in length. Let p_m be the share of the texts' m-grams that occur in a reference. An m-gram counts
@@ -45,7 +45,7 @@ def bleu(
 
     Source: Papineni et al. (2002). The result equals sacrebleu's (Post, 2018).
 
-    ``scorer`` is a ``sacrebleu.metrics.BLEU``, which tokenizes and counts. None: sacrebleu's defaults.
+    ``scorer`` is a ``sacrebleu.metrics.BLEU``, which tokenizes and counts. None: ``bleu_scorer(n)``.
 
     >>> value, counts = bleu(["the cat sat on the mat"], [["the cat sat on a mat"]], n=2)
     >>> round(value, 4), counts.tolist()
@@ -68,13 +68,13 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Numbers of tokens of ``text`` and the reference closest in length; for each m, of matching and all m-grams."""
+    """Tokens of ``text``, tokens of the reference closest in length, matches for each m, and m-grams for each m."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
 
 def bleu_of_sums(sums: Float[np.ndarray, "... K"], n: int) -> Float[np.ndarray, "..."]:
-    """Corpus BLEU-n from summed counts, which may include lengths above n.
+    """Corpus BLEU-n from ``sums`` of ``sentence_counts``, which may include lengths m above n.
 
     >>> bleu_of_sums(np.array([[6, 6, 5, 3, 6, 5], [3, 6, 3, 0, 3, 2]], dtype=np.float64), 2).round(4)
     array([0.7071, 0.1839])
@@ -172,9 +172,9 @@ def bleu_logicnlg(
 
         BLEU-n = min(1, exp(1 - r / c)) · p_1^w_1 · p_2^w_2 · p_3^w_3
 
-    The result is the mean over texts ("sentence"), or one BLEU-n from counts summed over texts ("corpus"). Without
-    smoothing, a p_m of 0 with a positive weight makes BLEU 0. Texts are lower-cased and split at spaces. The references
-    are all statements of the table.
+    The weights w_m are those of ``WEIGHTS``. The result is the mean over texts ("sentence"), or one BLEU-n from counts
+    summed over texts ("corpus"). Without smoothing, a p_m of 0 with a positive weight makes BLEU 0. Texts are
+    lower-cased and split at spaces. In LogicNLG, the references of a text are all statements about its table.
 
     Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which calls nltk's ``sentence_bleu``. Scripts of later
     papers on the same data also call ``corpus_bleu``, which gives other values. The result of either ``level``
@@ -195,7 +195,7 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """Numbers of tokens of ``text`` and the closest reference; for m = 1, 2, 3, of matching and all (>= 1) m-grams."""
+    """As ``sentence_counts``, for m = 1, 2, 3. The number of m-grams is 1 if ``text`` has none."""
     tokens = text.lower().split()
     # split at single spaces: two spaces in a row leave an empty token, which the script counts in the length
     others = [reference.lower().split(" ") for reference in references]
@@ -215,7 +215,7 @@ def _grams(tokens: Sequence[str], m: int) -> Counter[tuple[str, ...]]:
 
 
 def bleu_of_counts(sums: Float[np.ndarray, "... 8"], n: int) -> Float[np.ndarray, "..."]:
-    """BLEU-n from the counts of one text, or from counts summed over texts.
+    """BLEU-n of LogicNLG from the ``counts`` of one text, or from their sums over texts.
 
     >>> bleu_of_counts(np.array([4, 8, 4, 2, 1, 4, 3, 2], dtype=np.float64), 1).round(6)
     np.float64(0.367879)

@@ -43,11 +43,11 @@ def cider_d(
 
     where b is the number of 2-grams. CIDEr-D(x) is 10 times the mean of sim_m(x, y) over m = 1..n and the references y.
 
-    Source: Vedantam, Zitnick and Parikh (2015). The result equals the COCO caption evaluation, where the length is the
-    number of 2-grams (tokens minus one). The time is linear in the number of tokens.
+    Source: Vedantam, Zitnick and Parikh (2015). The result equals that of the COCO caption evaluation, which also uses
+    the number of 2-grams (tokens minus one) as the length. Time: O(T log T) for T tokens.
 
     Each text needs at least one reference of its own type, a string or token ids. ``cut`` sets the tokenization of
-    texts: "words" (lower case, without punctuation) or "spaces" (split at spaces).
+    strings: "words" (lower case, without punctuation) or "spaces" (split at white space).
 
     Raises:
         ValueError: If there are no texts, texts are mixed with token ids, or a text has no list of references.

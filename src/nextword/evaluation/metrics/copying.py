@@ -25,7 +25,7 @@ from nextword.runtime.corpora.words import words
 
 
 def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
-    """The ``count`` most frequent words of the texts. Equally frequent words are sorted alphabetically.
+    """The ``count`` most frequent words of ``texts``. Of equally frequent words, the alphabetically first are taken.
 
     >>> sorted(frequent_words(["b a b", "c a b"], 2))
     ['a', 'b']
@@ -36,7 +36,7 @@ def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
 
 @dataclass
 class CopyingSum:
-    """Sums of copied words over examples. Words in ``leave_out`` are ignored.
+    """Numbers of copied source words, summed over examples. Words in ``leave_out`` are ignored.
 
     >>> total = CopyingSum()
     >>> total.add(source="Ann met Bob in Rome", reference="Bob met Ann", output="Bob went to Rome")
@@ -68,15 +68,15 @@ class CopyingSum:
         return sum(self._copied)
 
     def recall(self) -> float | None:
-        """Share of the reference's source words that are also in the output. None without such words."""
+        """Share of the source words in the references that are also in the outputs. None if there are no such words."""
         return sum(self._right) / self.wanted if self.wanted else None
 
     def precision(self) -> float | None:
-        """Share of the output's source words that are also in the reference. None without such words."""
+        """Share of the source words in the outputs that are also in the references. None if there are no such words."""
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:
-        """Each example's contribution to the recall. An example without a contribution is still resampled."""
+        """Each example's contribution to the recall. Examples that add 0 to both sums are resampled like others."""
         return Statistic.ratio(self._right, self._wanted)
 
     def precision_statistic(self) -> Statistic:
@@ -84,11 +84,11 @@ class CopyingSum:
         return Statistic.ratio(self._right, self._copied)
 
     def recall_interval(self) -> Interval:
-        """95 % bootstrap interval over examples."""
+        """95 % bootstrap interval of the recall, over examples."""
         return bootstrap_intervals([self.recall_statistic()])[0]
 
     def precision_interval(self) -> Interval:
-        """95 % bootstrap interval over examples."""
+        """95 % bootstrap interval of the precision, over examples."""
         return bootstrap_intervals([self.precision_statistic()])[0]
 
 

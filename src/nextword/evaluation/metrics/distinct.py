@@ -30,11 +30,11 @@ from nextword.results.records import Measure
 def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
     """Distinct n-grams divided by all n-grams **within each text**, (N,). NaN for a text without n-grams.
 
-    Source: the form of F2-Softmax (Choi et al., 2020, section 4.1) within a text. Li et al. (2016) count over the whole
-        corpus and divide by tokens, which gives other values.
+    Source: F2-Softmax (Choi et al., 2020, section 4.1), which counts within each text. Li et al. (2016) count over the
+        whole corpus and divide by tokens, which gives other values.
 
     Raises:
-        ValueError: If ``texts`` is not a list of texts, or a length is below 1.
+        ValueError: If ``texts`` is not a list of texts, or ``n`` is below 1.
 
     >>> distinct(["to be to be", "so"], 2)
     array([0.66666667,        nan])
@@ -46,7 +46,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
 
 
 def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """For each text, the number of distinct n-grams, and the number of all n-grams: (2, N).
+    """For each text, the number of distinct n-grams (N,), and the number of all n-grams (N,).
 
     >>> [counts.tolist() for counts in distinct_and_all(TokenTexts.of([[1, 2, 1, 2], [3]]).ngrams(2))]
     [[2, 0], [3, 0]]
@@ -63,7 +63,7 @@ def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -
 
 
 def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
-    """``distinct`` for every length in ``n`` for which some text is long enough."""
+    """The result of ``distinct`` by length, for every length in ``n`` of which some text has an n-gram."""
     by_length = list(texts.ngrams_up_to(max(n)))
     shares = {one: share_of(*distinct_and_all(by_length[one - 1])) for one in n}
     return {one: values for one, values in shares.items() if not np.isnan(values).all()}
@@ -85,7 +85,7 @@ class Distinct(OfAllTexts):
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``distinct-n`` for every n for which some text is long enough."""
+        """``distinct-n`` for every n for which some text has an n-gram."""
         known = distinct_by_length(self.texts(), self.config.n)
         if not known:
             raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
@@ -118,7 +118,7 @@ class DistinctTokens:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> DistinctTokens:
-        """The counts over several texts together."""
+        """Count over all ``texts`` together."""
         found = cls()
         for text in texts:
             found.add(text)
@@ -135,7 +135,7 @@ class DistinctTokens:
         return len(self._seen)
 
     def score(self, measure: Measure) -> Score:
-        """A score: the number of distinct tokens, computed from as many tokens as were read (``Score.n``)."""
+        """The number of distinct tokens as a score. ``Score.n`` is the number of all tokens read."""
         if not self.tokens:
             raise UndefinedError(f"{measure.title}: no sample has a token")
         return Score(measure, float(self.distinct), self.tokens)
@@ -181,5 +181,5 @@ class Uniq(_Different):
     meaning = "distinct tokens among the top predictions at held-out positions; compare only equal numbers of positions"
 
     def add(self, sample: Sample) -> None:
-        """Read the predictions of one block."""
+        """Read the predictions of one sample."""
         self._seen.add(sample.need("predicted_token_ids", "uniq (for generated texts, use uniq-seq)"))

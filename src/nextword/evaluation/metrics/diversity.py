@@ -1,4 +1,4 @@
-"""n-gram diversity within texts, as a mean and as a product; Self-BLEU: similarity between texts."""
+"""n-gram diversity within texts, as a mean or product over lengths n, and Self-BLEU, the similarity between texts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "
 
 
 def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokenize = "words") -> float:
-    """The product over ``n`` of 1 - rep_n = (sum_i distinct n-grams of text i) / (sum_i all n-grams of text i).
+    """The product of (sum_i distinct n-grams of text i) / (sum_i all n-grams of text i) over the lengths in ``n``.
 
-    An n-gram that occurs in two texts counts as distinct in both. NaN if no text has n-grams of one of the lengths.
+    Each factor is 1 - rep_n, where rep_n is the share of repeated n-grams. An n-gram that occurs in two texts counts as
+    distinct in both. NaN if for one of the lengths no text has an n-gram.
 
     Source: A contrastive framework for neural text generation (Su et al., 2022), n = 2..4; also Li et al. (2023).
     Differs from the code of Su et al., which leaves out the last n-gram of every text and rounds each rep_n to four
@@ -99,7 +100,7 @@ class Diversity(OfAllTexts):
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``diversity-mean`` and ``diversity-product``, if the texts are long enough."""
+        """``diversity-mean`` and ``diversity-product``, each only if a text has an n-gram of each of its lengths."""
         mean, product = self.config.mean, self.config.product
         texts = self.texts()
         counted = _counted(texts, mean + product)
@@ -147,13 +148,14 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     p_m = sum_g min(c(g), C(g)) / sum_g c(g), where a numerator of 0 becomes 0.1 and a denominator of 0 becomes 1, and
     BLEU-n = b (p_1 ... p_n)^(1/n). Let L be the text's length and r the nearest length of another text (the shorter if
     two are equally near). Then b = exp(1 - r / L) if L <= r, and b = 1 otherwise. A text that is empty, or shares no
-    token with another, has BLEU 0. The time is linear: each m-gram's two largest counts give C(g) for every text.
+    token with any other text, has BLEU 0. Texts are not compared in pairs: for every text, C(g) is one of the two
+    largest counts of g.
 
     Source: Texygen (Zhu et al., 2018). The values equal those of nltk's ``sentence_bleu`` with uniform weights and the
     smoothing ``method1``.
 
     Raises:
-        ValueError: If there are fewer than two texts, or a length is below 1.
+        ValueError: If there are fewer than two texts, or there is no length, or a length is below 1.
 
     >>> self_bleu(["to be or", "to be so", "no"], n=[1, 2]).round(4)
     array([[0.6667, 0.6667, 0.    ],

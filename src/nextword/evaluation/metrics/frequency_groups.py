@@ -24,10 +24,12 @@ NAMES = ("frequent", "medium", "rare", "very rare")
 def frequency_groups(
     counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[float] = BOUNDARIES
 ) -> Int[np.ndarray, "V"]:
-    """Group of each token, (V,). Group 0 has the most frequent tokens, which by default make up 40 % of the corpus.
+    """Group of each token id, (V,), from its count in a corpus. Group 0 has the most frequent tokens.
 
-    Tokens are sorted by count, and equal counts by id. A token whose share of the corpus begins before a boundary and
-    ends after it belongs to the more frequent group. Tokens with count 0 are in the last group.
+    Tokens are sorted by ``counts``, the largest first, and equal counts by id. ``boundaries`` are the shares of the
+    corpus at which groups end: by default, the tokens of group 0 make up the first 40 % of it. A token whose share of
+    the corpus begins before a boundary and ends after it belongs to the more frequent group. Tokens with count 0 are in
+    the last group.
 
     Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. F2-Softmax does not
         state the boundary between medium and rare; we use 70 %.
@@ -52,9 +54,9 @@ def frequency_groups(
 
 
 def tokens_per_group(texts: TokenTexts, group_of: Int[np.ndarray, "V"], number: int) -> Int[np.ndarray, "N G"]:
-    """Number of tokens of each text in each group, (N, G).
+    """Number of tokens of each of the N ``texts`` in each group, (N, ``number``).
 
-    ``group_of`` is the result of ``frequency_groups``. A token id of V or more belongs to the last group.
+    ``group_of`` (V,) is a result of ``frequency_groups``. A token id of V or more belongs to the last group.
 
     >>> tokens_per_group(TokenTexts.of([[0, 1, 1], [9]]), np.array([0, 1]), 3).tolist()
     [[1, 2, 0], [0, 0, 1]]
@@ -106,7 +108,7 @@ class FrequencyGroups(Metric):
             self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
 
     def add(self, sample: Sample) -> None:
-        """Read the generated text and, if no other counts are given, count the tokens of the references."""
+        """Read the generated text and, without ``counts`` and ``corpus``, count the tokens of the references."""
         if self.config.counts is not None and sample.token_ids is None and isinstance(sample.unit, Words):
             raise ValueError(
                 f"{sample.place}: frequency-groups.counts has counts of token ids, but this sample has only text; "

@@ -22,11 +22,11 @@ ABOVE_ZERO = 1e-6
 
 
 def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
-    """Perplexity of each text: exp(nats of the text / tokens of the text), (N,).
+    """Perplexity of each text, (N,): exp of its negative log-likelihood ``nats`` divided by its number of ``tokens``.
 
-    A text without tokens has NaN, and a perplexity too large for a float is inf. He, Chen and Kim (2020, section 4.3)
-    report the mean over texts ("average perplexities of all article-summary pairs"). For texts of equal length this
-    mean is never below the corpus perplexity, and the few texts with the highest perplexity dominate it.
+    The result is NaN for a text without tokens, and inf for a perplexity too large for a float. He, Chen and Kim (2020,
+    section 4.3) report the mean over texts ("average perplexities of all article-summary pairs"). For texts of equal
+    length this mean is never below the corpus perplexity, and the few texts with the highest perplexity dominate it.
 
     >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
     [2.0, 3.0]
@@ -38,9 +38,9 @@ def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -
 
 @dataclass
 class LikelihoodSum:
-    """Sums over blocks of scored text.
+    """Sums over blocks of scored text, where the nats of a block are its negative log-likelihood.
 
-    nll = (sum of nats) / (number of tokens). perplexity = exp(nll), per token of this tokenizer.
+    nll = (sum of nats) / (number of tokens). perplexity = exp(nll), which depends on the tokenizer.
     bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes), which can be compared between tokenizers.
 
     >>> total = LikelihoodSum()
@@ -80,7 +80,7 @@ class LikelihoodSum:
         return sum(self._bytes)
 
     def nll(self) -> float:
-        """Mean nats per token."""
+        """Negative log-likelihood per token, in nats."""
         if self.tokens == 0:
             raise ValueError("likelihood: must have at least one scored token (none given)")
         return math.fsum(self._nats) / self.tokens
@@ -91,18 +91,18 @@ class LikelihoodSum:
         return math.exp(nll) if nll < math.log(np.finfo(np.float64).max) else math.inf
 
     def bits_per_byte(self) -> float:
-        """Bits per UTF-8 byte."""
+        """Negative log-likelihood per UTF-8 byte, in bits."""
         if self.bytes == 0:
             raise ValueError("likelihood: must have at least one byte of text for bits per byte (none given)")
         return math.fsum(self._nats) / (math.log(2) * self.bytes)
 
     def mean_perplexity(self) -> float:
-        """Mean of the blocks' perplexities. It is inf if one of them is too large for a float."""
+        """Mean perplexity of the blocks with a token. It is inf if one of the perplexities is too large for a float."""
         self.nll()  # raises an error for a sum without tokens
         return float(np.nanmean(self._perplexities()))
 
     def mean_perplexity_interval(self) -> Interval:
-        """95 % bootstrap interval over blocks."""
+        """95 % bootstrap interval of ``mean_perplexity``, over blocks. None if the mean is inf."""
         each = self._perplexities()
         each = each[~np.isnan(each)]
         return bootstrap_ratio(each, np.ones(len(each))) if np.isfinite(each).all() else None
@@ -111,15 +111,15 @@ class LikelihoodSum:
         return perplexities(np.array(self._nats), np.array(self._tokens, dtype=np.float64))
 
     def nll_interval(self) -> Interval:
-        """95 % bootstrap interval over blocks."""
+        """95 % bootstrap interval of ``nll``, over blocks."""
         return bootstrap_ratio(self._nats, self._tokens)
 
     def perplexity_interval(self) -> Interval:
-        """95 % bootstrap interval over blocks."""
+        """95 % bootstrap interval of ``perplexity``, over blocks."""
         return bootstrap_ratio(self._nats, self._tokens, np.exp)
 
     def bits_per_byte_interval(self) -> Interval:
-        """95 % bootstrap interval over blocks."""
+        """95 % bootstrap interval of ``bits_per_byte``, over blocks."""
         return bootstrap_ratio(np.array(self._nats) / math.log(2), self._bytes)
 
 
@@ -176,7 +176,7 @@ class LikelihoodMetric(Metric):
         self._tokens.append(len(log_probs))
 
     def result(self) -> dict[str, Score]:
-        """``perplexity``, ``nll``, ``mean_perplexity`` if set, and ``bits_per_byte`` if samples have byte counts."""
+        """``perplexity``, ``nll``, with the setting ``mean`` also ``mean_perplexity``, with bytes ``bits_per_byte``."""
         tokens = sum(self._tokens)
         if self._impossible:
             raise UndefinedError(

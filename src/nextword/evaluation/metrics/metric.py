@@ -1,4 +1,4 @@
-"""The base class of metrics. A metric reads samples one by one, and then returns scores."""
+"""``Metric``, the base class of metrics, which read samples one by one and then return scores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def silent(stage: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a metric gets besides its settings: the unit of tokens, a device and a cache."""
+    """What a metric gets besides its own settings: among others the unit of tokens, a device and a cache folder."""
 
     unit: Unit = field(default_factory=Words)
     """Unit by which texts are split into tokens."""
@@ -63,7 +63,7 @@ class Setup:
     batch_size: int = 32
     """Texts per forward pass of a metric's model."""
     progress: Callable[[str, int, int], None] = silent
-    """Progress function of long computations. It gets a name, the number of finished items and the number of items."""
+    """Progress function of long computations: of a stage's name, its number of finished items and of all items."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Score:
     n: int
     """Number of cases (texts, tokens, bytes) from which the value was computed."""
     statistic: Statistic | None = None
-    """Contribution of each sample to the value, in order, for intervals and tests. None if the value is not a function
-    of sums over samples."""
+    """The value as a function of sums over samples, with each sample's contribution in order, for intervals and tests.
+    None if the value is not such a function."""
     note: str | None = None
     """Note for the reader, for example how many texts are empty and count as wrong."""
 
@@ -114,19 +114,19 @@ class Score:
 
 
 class Metric(ABC):
-    """Base class of metrics. A metric reads the samples of one system once, in order, and keeps only what it needs."""
+    """Base class of metrics. A metric reads the samples of one file once, in order, and keeps only what it needs."""
 
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
-    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``, and likewise "reference_tokens" and
-    "prompt_tokens" for the references and the prompt. "predictions" means ``target_ranks`` or
-    ``predicted_token_ids``."""
+    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text``; "prompt_tokens" means
+    ``prompt_token_ids`` or ``prompt``; "reference_tokens" means ``reference_token_ids`` or ``references``;
+    "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Modules of optional dependencies. The metric needs all of them."""
+    """Modules of optional dependencies, all of which the metric needs."""
     scores_people: ClassVar[bool] = True
     """Whether the metric can be computed for human references. False for metrics of a model's predictions."""
     votes: ClassVar[tuple[str, ...]] = ()
-    """Keys of ``result`` by which systems are ranked. Empty: the first key."""
+    """Keys of ``result`` by which systems are ranked. If ``result`` has none of them: its first key."""
     group: ClassVar[str]
     """Heading over the metric's values in tables, such as ``DIVERSITY``. The method ``measure`` puts ``group``,
     ``goal`` and ``decimals`` into the descriptions of values."""
@@ -134,7 +134,7 @@ class Metric(ABC):
     """Which values are better by default: "higher" or "lower" ones, or those near the human value ("human"); None:
     unknown."""
     decimals: ClassVar[int | None] = None
-    """Default number of decimal places."""
+    """Default number of decimal places in reports. None: four significant digits."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         self.config: Any = config
@@ -197,7 +197,7 @@ registry: Registry[type[Metric]] = Registry("metric", Metric, also="nextword.eva
 
 
 def metric_of(measure: str) -> str | None:
-    """Name of the metric that computes a value, such as ``rouge`` for ``rouge-l``. None if unknown."""
+    """Name of the metric whose result has the key ``measure``, such as ``rouge`` for ``rouge-l``. None if unknown."""
     owners = [known for known in registry.names() if measure in registry.get(known).votes]
     owners += [known for known in registry.names() if measure == known or measure.startswith(f"{known}-")]
     return owners[0] if owners else None
@@ -221,7 +221,7 @@ grammar = _MetricGrammar(registry, MetricConfig, "distinct")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
-    """Return the typed config of a spec such as ``self-bleu:2,3``, of a mapping of settings, or of a config.
+    """Return the config for a spec such as ``self-bleu:2,3`` or for a mapping of settings. A config stays the same.
 
     Raises:
         ValueError: If the name is unknown (the message suggests the nearest name) or the settings are not valid.
@@ -249,7 +249,7 @@ class NumbersConfig(MetricConfig):
         return {cls.numbers: tuple(map(int, arguments))} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The numbers."""
+        """The numbers, as the arguments of a spec."""
         return [str(number) for number in getattr(self, self.numbers) or ()]
 
 

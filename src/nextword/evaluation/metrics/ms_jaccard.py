@@ -35,7 +35,7 @@ def ms_jaccard(
     Let c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts). Then
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
     MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references. S1 and S2 may have
-    different numbers of texts. NaN if neither has n-grams. Exchanging S1 and S2 does not change the value.
+    different numbers of texts. NaN if neither S1 nor S2 has an n-gram. Exchanging S1 and S2 does not change the value.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
@@ -93,7 +93,7 @@ class MsJaccard(Metric):
         self._references.append(sample.reference_tokens[0])
 
     def result(self) -> dict[str, Score]:
-        """``ms-jaccard-n`` for every n for which some text is long enough."""
+        """``ms-jaccard-n`` for every n for which some text or first reference has an n-gram."""
         if not self._generated:
             raise UndefinedError("MS-Jaccard: no text")
         found = ms_jaccard(TokenTexts.of(self._generated), TokenTexts.of(self._references), self.config.n)

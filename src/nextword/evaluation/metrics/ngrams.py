@@ -1,4 +1,4 @@
-"""Gives each distinct n-gram of many texts an id. n-grams are counted by sorting ids: O(T log T) for T tokens."""
+"""Gives each distinct n-gram of many texts an id, by sorting: O(T log T) steps for T tokens and each length n."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts followed by those of ``other``. ``ngrams`` then gives equal n-grams of the two equal ids."""
+        """These texts followed by the ``other`` texts, so that an n-gram of both has the same id in ``ngrams``."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:

@@ -36,7 +36,7 @@ MOST_COPIES = 50
 def copies_at_end(
     text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
 ) -> Int[np.ndarray, "P"]:
-    """For n = 1, 2, ...: how many times the last n tokens of ``text`` occur back to back at its end (>= 1).
+    """For n = 1 to ``longest_phrase``: how often the last n tokens of ``text`` occur back to back at its end (>= 1).
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
@@ -47,9 +47,10 @@ def copies_at_end(
 
 
 def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words") -> bool:
-    """Whether the phrase with the most copies at the end of a text (the shortest such phrase) forms a loop.
+    """Whether the phrase of at most ``longest_phrase`` tokens with the most copies at the end of a text forms a loop.
 
-    A loop has at least two copies of a phrase of 3 tokens or more, or more than 50 copies of a shorter phrase.
+    If several phrases have the most copies, the shortest is tested. A loop has at least two copies of a phrase of 3
+    tokens or more, or more than 50 copies of a shorter phrase.
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), which F2-Softmax (Choi
         et al., 2020) also uses. The time is linear in the tokens.
@@ -86,7 +87,7 @@ class Rep(Metric):
         self._loops: list[float] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the generated text. An empty text does not end in a loop."""
+        """Read the generated text. An empty text has no value and is left out."""
         tokens = sample.tokens.tolist()
         self._loops.append(ends_in_loop(tokens, self.config.longest_phrase) if tokens else np.nan)
 
@@ -132,7 +133,7 @@ def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndar
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
 
     Raises:
-        ValueError: If ``texts`` is not a list of texts, or a length is below 1.
+        ValueError: If ``texts`` is not a list of texts, or ``n`` is below 1.
 
     >>> seq_rep([[1, 2, 1, 2, 1], [3]], 2)
     array([0.5, nan])
@@ -172,7 +173,7 @@ class SeqRep(OfAllTexts):
         self._tokens.append(words if len(words) >= FEWEST_WORDS else words[:0])
 
     def result(self) -> dict[str, Score]:
-        """``seq-rep-n`` for every n for which some text is long enough."""
+        """``seq-rep-n`` for every n for which some text has an n-gram."""
         known = {n: 1 - shares for n, shares in distinct_by_length(self.texts(), self.config.n).items()}
         if not known:
             fewest = min(self.config.n)
@@ -191,10 +192,10 @@ Ids = Sequence[int] | Int[np.ndarray, "T"]
 
 
 def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
-    """For each predicted token, how many positions before it the same token last occurs in ``targets``; 0: nowhere.
+    """For each ``predicted[t]``, how many positions before t the same token last occurs in ``targets``; 0: nowhere.
 
-    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the result for t is from 1 to l. So one pass
-    gives the repetition for every window size l. Time: O(T log T).
+    If the result for t is from 1 to l, ``predicted[t]`` is among the last l targets before t. So one call gives the
+    repetition for every window size l. Time: O(T log T).
 
     >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
     [0, 1, 2, 0]
@@ -242,7 +243,7 @@ class TokenRepetition(Metric):
         self._tokens: list[int] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the predictions of one block. The window does not extend to earlier blocks."""
+        """Read the predictions of one sample. The window does not extend to earlier samples."""
         targets = as_ids(sample.need("target_token_ids", "token-repetition"))
         predicted = as_ids(sample.need("predicted_token_ids", "token-repetition"))
         steps, wrong = steps_back(targets, predicted), targets != predicted

@@ -33,9 +33,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”’)])\s+|(?<=[。！
 class RougeTokenizer:
     """Tokenizes texts as rouge-score does, and caches stems.
 
-    The tokens are runs of a-z and 0-9 in lower case. Words of more than three characters get the Porter stemmer. With
-    ``unicode``, letters, digits and combining marks of every script are kept, and words outside a-z are not stemmed.
-    For ASCII texts ``unicode`` makes no difference.
+    The tokens are runs of a-z and 0-9 in lower case. With ``stemmer``, tokens of more than three characters get the
+    Porter stemmer. With ``unicode``, letters, digits and combining marks of every script are kept, and tokens that are
+    not ASCII are not stemmed. For ASCII texts ``unicode`` makes no difference.
 
     >>> RougeTokenizer().tokenize("Running cafés"), RougeTokenizer(unicode=True).tokenize("Running cafés")
     (['run', 'caf', 's'], ['run', 'cafés'])
@@ -59,7 +59,7 @@ class RougeTokenizer:
 def split_sentences(text: str) -> str:
     r"""The text with one sentence per line. A sentence ends at ``.``, ``!`` or ``?`` (and a closing mark) and a space.
 
-    Abbreviations are not recognised: "Dr. Who" becomes two lines.
+    It also ends at ``。``, ``！`` or ``？``. Abbreviations are not recognised: "Dr. Who" becomes two lines.
 
     >>> split_sentences('He said "No." She left! 좋다。가자')
     'He said "No."\nShe left!\n좋다。\n가자'
@@ -75,9 +75,9 @@ def rouge(
     With M tokens (or n-grams) in common, P = M / (their number in the text), R = M / (their number in the reference),
     and F1 = 2PR / (P + R), or 0 if M = 0. For ROUGE-1 and -2, M is the number of shared n-grams, each counted with the
     smaller of its counts in text and reference. For ROUGE-L, M is the length of the longest common subsequence. For
-    ROUGE-Lsum, each line of the reference has longest common subsequences with the lines of the text. M is the size of
-    their union over all lines of the reference, where each word counts at most as often as in the text, and at most as
-    often as in the reference.
+    ROUGE-Lsum, a token of a line of the reference is a hit if it is in the longest common subsequence of this line and
+    any line of the text. M is the number of hits in the reference, where each word counts at most as often as in the
+    text.
 
     Source: Lin (2004), as in Google's rouge-score. That package computes ROUGE-1 and -2. ROUGE-L and -Lsum are computed
         here with a faster bit-parallel algorithm, and equal the package's values exactly.
@@ -206,7 +206,7 @@ class Rouge(Metric):
             values.append(getattr(scores[kind], name) if scores else np.nan)
 
     def result(self) -> dict[str, Score]:
-        """``rouge-1``, ``rouge-2``, ``rouge-l``, ``rouge-lsum``."""
+        """``rouge-1``, ``rouge-2``, ``rouge-l`` and ``rouge-lsum``, as far as they are among ``kinds``."""
         dropped = 1 - self._kept / max(self._letters, 1)
         if self._letters and dropped > 0.5 and not self.config.unicode:
             raise UndefinedError(
@@ -234,7 +234,7 @@ class Rouge(Metric):
 
 
 class CommonSubsequence:
-    """Computes longest common subsequences of one text with others, in O(T · T / 64) steps instead of O(T · T).
+    """Computes longest common subsequences of one text with others, by operations on many tokens of the text at once.
 
     Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row of the table of lengths is 0 if
         the length grows from column j to column j + 1.
@@ -254,18 +254,17 @@ class CommonSubsequence:
         self._ones = (1 << len(text)) - 1
 
     def length(self, other: Sequence[Hashable]) -> int:
-        """Length of the longest common subsequence with ``other``."""
+        """Length of the longest common subsequence of the text and ``other``."""
         row = self._ones
         for token in other:
             row = self._next(row, token)
         return len(self._text) - row.bit_count()
 
     def places(self, other: Sequence[Hashable]) -> list[int]:
-        """Positions in ``other`` of one longest common subsequence.
+        """Positions in ``other`` of one longest common subsequence of the text and ``other``.
 
         If there are several such subsequences, the result is the one that rouge-score returns. The search begins at the
-        ends of both texts. It skips a token of ``text``, rather than one of ``other``, only if a longer subsequence
-        remains.
+        ends of both. It skips a token of the text, rather than one of ``other``, only if a longer subsequence remains.
         """
         rows = [self._ones]
         for token in other:

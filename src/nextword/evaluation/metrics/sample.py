@@ -79,17 +79,17 @@ class Sample(BaseModel):
     target_token_ids: Ids | None = None
     """Held-out tokens that the model predicted, each from all correct tokens before it."""
     target_bytes: int | None = None
-    """Number of UTF-8 bytes of the target text."""
+    """Number of UTF-8 bytes of the text of ``target_token_ids``."""
     log_probs: list[float] | None = None
-    """Log-probability of each target, in nats."""
+    """Natural logarithm of the probability of each token in ``target_token_ids``."""
     target_ranks: Ids | None = None
-    """Number of tokens that are more probable than each target. 0: the target is the top prediction."""
+    """For each token in ``target_token_ids``, the number of tokens that are more probable at its position."""
     predicted_token_ids: Ids | None = None
-    """Most probable token at the position of each target."""
+    """Most probable token at the position of each token in ``target_token_ids``."""
     ranked_token_ids: Ids | None = None
-    """Most probable next tokens after the prompt, best first."""
+    """Most probable next tokens after the prompt, the most probable first. -1: no prediction."""
     right_token_ids: Ids | None = None
-    """The two correct next tokens."""
+    """The two correct next tokens after the prompt."""
 
     _place: str = PrivateAttr(default="a sample")
     _unit: Unit = PrivateAttr(default_factory=Words)
@@ -136,10 +136,11 @@ class Sample(BaseModel):
         return self._unit
 
     def need(self, field: str, why: str) -> Any:
-        """Return the value of a field. ``why`` names what needs the field, for the error.
+        """Return the value of ``field``. ``why`` names what needs the field, for the error.
 
         Raises:
-            MissingFieldError: If the field is absent. The message names the line and the most similar key in it.
+            MissingFieldError: If the field is absent, null, or ``references`` without a reference. The message names
+                the line and, if the field is absent, the most similar key in it.
         """
         value = getattr(self, field)
         if value is None or (field == "references" and not value):
@@ -158,7 +159,7 @@ class Sample(BaseModel):
 
     @cached_property
     def tokens(self) -> Int[np.ndarray, "T"]:
-        """The generated text as tokens: ``token_ids`` up to the end of the text, or ``text`` split by the unit."""
+        """The generated text as tokens: ``token_ids`` without special tokens around the text, or ``text`` split."""
         if self.token_ids is not None:
             return self._text_of(self.token_ids)
         return self._cut(self.need("text", "a metric that counts tokens"))
@@ -189,10 +190,11 @@ class Sample(BaseModel):
             raise ValueError(f"{self._place}: {fault}") from None
 
     def as_human(self) -> Sample:
-        """A sample whose text is the first reference of this sample. All further references are its references.
+        """Return a sample with the first reference as its text, and the other references as its references.
 
-        A single reference is compared with itself, so it matches its reference perfectly by construction. The held-out
-        tokens become the predictions, so that repetition in human text is measured as in a model's predictions.
+        If there is only one reference, it is both the text and the reference of the new sample, so that they are equal.
+        The held-out tokens ``target_token_ids`` become ``predicted_token_ids`` too, so that repetition in human text is
+        measured like repetition in a model's predictions.
         """
         texts, ids, targets = self.references, self.reference_token_ids, self.target_token_ids
         if not texts and not ids and targets is None:
@@ -217,7 +219,7 @@ class Sample(BaseModel):
 
 
 def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> Int[np.ndarray, "K"]:
-    """The token ids up to the first special token, without leading special tokens such as a start token.
+    """``tokens`` after leading tokens in ``special``, such as a start token, up to the next token in ``special``.
 
     >>> before_special(np.array([0, 5, 0, 6, 0]), {0}).tolist()
     [5]
@@ -244,10 +246,10 @@ class AllOrNone:
         self._first: tuple[bool, str] | None = None
 
     def has(self, sample: Sample, present: bool) -> bool:
-        """Whether the samples have the field. ``present`` says whether ``sample``, the next one, has it.
+        """Return ``present``, which says whether ``sample``, the next sample, has the field.
 
         Raises:
-            MissingFieldError: If the sample differs from the first one.
+            MissingFieldError: If only one of ``sample`` and the first sample has the field.
         """
         if self._first is None:
             self._first = (present, sample.place)

@@ -19,7 +19,7 @@ Numbers = Sequence[float | int] | Float[np.ndarray, "N"] | Int[np.ndarray, "N"]
 class Statistic:
     """A statistic ``combine(sum_i parts[i])``. Each sample i adds K numbers; the value is a function of the K sums.
 
-    For example, the ratio of two sums over all samples, which differs from the mean of the samples' ratios.
+    An example is the ratio of two sums over all samples, which differs from the mean of the samples' ratios.
 
     >>> Statistic.mean(np.array([1.0, 2.0, np.nan])).value
     1.5
@@ -34,7 +34,7 @@ class Statistic:
 
     @classmethod
     def mean(cls, values: Float[np.ndarray, "N"]) -> Statistic:
-        """The mean over samples. NaN marks a sample without a value, which is left out."""
+        """The mean of ``values`` over samples. NaN marks a sample without a value, which is left out."""
         known = ~np.isnan(values)
         return cls.ratio(np.where(known, values, 0.0), known.astype(np.float64))
 
@@ -66,15 +66,16 @@ MOST_DRAWS = 1_000_000
 """Maximum number of resamples or permutations."""
 
 KNOWN_DRAWS = 0.99
-"""Minimum share of resamples with a value. With few samples, a resample may contain only samples without a value."""
+"""Share of resamples that must have a value, or there is no interval. A resample of few samples may have no value."""
 
 Interval = tuple[float, float] | None
 
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson score interval of a proportion (Wilson, 1927), which is valid even for 0 or n successes.
+    """Wilson score interval of the proportion ``successes / n`` (Wilson, 1927), which is valid even for 0 or 1.
 
-    The ``n`` observations are assumed to be independent. If prompts share words, the true interval is somewhat wider.
+    The ``n`` observations are assumed to be independent. If they are not, for example because prompts have words in
+    common, the interval is too narrow.
 
     >>> low, high = wilson(8, 10)
     >>> round(low, 4), round(high, 4)
@@ -96,11 +97,11 @@ def bootstrap_values(
     All statistics use the same resamples, so the difference of two rows is a paired bootstrap (Koehn, 2004).
 
     Returns:
-        The values. NaN if a resample has no value.
+        The values. NaN where a statistic has no value on a resample.
 
     Raises:
-        ValueError: If the statistics have different numbers of samples or fewer than two, or ``resamples`` is too
-            large.
+        ValueError: If the statistics have different numbers of samples or fewer than two, or ``resamples`` is below 1
+            or too large.
     """
     expect_draws(resamples, "resamples")
     sizes = {len(statistic.parts) for statistic in statistics}
@@ -127,14 +128,14 @@ def _combined(statistics: Sequence[Statistic], sums: Float[np.ndarray, "R SK"]) 
 
 
 def expect_draws(number: int, name: str) -> None:
-    """Raise ValueError if ``number`` resamples would take too much time or memory. ``name`` is the setting."""
+    """Raise ValueError if ``number``, the value of the setting ``name``, is not from 1 to ``MOST_DRAWS``."""
     if not 1 <= number <= MOST_DRAWS:
         size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
         raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} ({number:,} given){size}")
 
 
 def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
-    """Percentile interval of resampled values. None if more than 1 % of the resamples have no value.
+    """Percentile interval of resampled ``values``. None if more than 1 % of them are NaN or infinite.
 
     >>> percentiles(np.arange(101.0), 0.5)
     (25.0, 75.0)
@@ -147,7 +148,7 @@ def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) 
 
 
 def bootstrap_intervals(statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0) -> list[Interval]:
-    """Percentile bootstrap interval of each statistic. None with fewer than two samples."""
+    """95 % bootstrap interval of each statistic, by ``percentiles``. None with fewer than two samples."""
     if not statistics or len(statistics[0].parts) < 2:
         return [None for _ in statistics]
     return [percentiles(values) for values in bootstrap_values(statistics, resamples, seed)]
@@ -161,10 +162,11 @@ def bootstrap_ratio(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
-    """Bootstrap interval of ``transform(sum(sums) / sum(counts))``, where blocks are resampled; one value per block.
+    """Bootstrap interval of ``transform(sum(sums) / sum(counts))`` over blocks, with one sum and one count per block.
 
     Returns:
-        Lower and upper end. ``None`` with fewer than two blocks, or if a resample has a total count of 0.
+        Lower and upper end. ``None`` with fewer than two blocks, or if more than 1 % of the resamples have no finite
+        value, for instance because their counts sum to 0.
 
     >>> low, high = bootstrap_ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
     >>> bool(1.0 <= low < 2.0 < high <= 3.0)
@@ -182,7 +184,7 @@ def bootstrap_ratio(
 
 
 def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
-    """Mean over seeds and its Student's t interval. With one seed, the interval is None.
+    """Mean of one value per seed, and Student's t interval of this mean. With one seed, the interval is None.
 
     The interval shows how much the value varies between training seeds, not between test sets.
 
@@ -232,11 +234,12 @@ class PairedTest:
     interval: Interval
     """95 % bootstrap interval of ``difference``."""
     p_bootstrap: float
-    """Two-sided bootstrap p-value: twice the share of resamples in which the difference is above 0, or twice the share
-    below 0, whichever is smaller (Koehn, 2004; Efron & Tibshirani, 1993, ch. 16)."""
+    """Two-sided bootstrap p-value: twice the share of resamples with a difference of at most 0, or twice the share with
+    one of at least 0, whichever is smaller (Koehn, 2004; Efron & Tibshirani, 1993, ch. 16). The observed data count as
+    one more resample in both shares."""
     p_permutation: float
     """Two-sided permutation p-value: the share of swaps of the two systems' samples that give a difference at least as
-    large in absolute value."""
+    large in absolute value as ``difference``."""
 
 
 def paired_tests(
@@ -248,14 +251,16 @@ def paired_tests(
 ) -> list[PairedTest | None]:
     """Paired tests of two systems, one test per statistic. All tests have the same resamples.
 
-    Both systems must have the same N samples in the same order. A permutation swaps the two systems' values of some
-    samples. If there are at most ``permutations`` such swaps (2^N), all are used, and the test is exact.
+    Both systems must have the same N samples in the same order. A permutation swaps the two systems' contributions of
+    some samples. If there are at most ``permutations`` such permutations (2^N), all are used, and the permutation test
+    is exact. Otherwise, ``permutations`` random ones are used.
 
     Returns:
-        One test per statistic. None with fewer than two samples, or if a statistic has no value on a resample.
+        One test per statistic. None with fewer than two samples, or if a statistic has no value on a permutation or on
+        more than 1 % of the resamples.
 
     Raises:
-        ValueError: If the systems have different numbers of samples, or too many resamples are requested.
+        ValueError: If the systems have different numbers of samples, or ``resamples`` or ``permutations`` is too large.
     """
     expect_draws(permutations, "permutations")
     if not first:
@@ -313,7 +318,7 @@ def _swaps(n: int, permutations: int, seed: int) -> Iterator[Bool[np.ndarray, "P
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm-corrected p-values (Holm, 1979). If each is compared with 0.05, the family-wise error rate is 5 %.
+    """Holm-corrected p-values (Holm, 1979). If each is compared with 0.05, the family-wise error rate is at most 5 %.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

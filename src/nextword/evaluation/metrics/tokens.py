@@ -43,16 +43,18 @@ class Unit(ABC):
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if ``counts`` are known to be of another unit. ``where`` is the setting that gave them."""
+        """Raise ValueError if ``counts`` are known to be of another unit. ``where`` names their setting."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort the distinct ``ids``, in an order that does not depend on the order of the texts."""
+        """Indices that sort the distinct ``ids``. The result does not depend on the order in which texts were read."""
         return np.argsort(ids, kind="stable")
 
 
 class Words(Unit):
     """Splits texts into words and punctuation marks of any script, numbered by first appearance; case-sensitive.
+
+    ``cut`` is another function that splits a text into strings; None: ``split``.
 
     >>> unit = Words()
     >>> unit.ids("It is, it is.").tolist()
@@ -117,8 +119,8 @@ Texts: TypeAlias = Iterable[Text] | TokenTexts
 """Several texts, all as strings or all as token ids."""
 
 Tokenize: TypeAlias = Literal["words", "spaces", "characters"] | Callable[[str], Sequence[Any]]
-"""Tokenization of texts: "words" (words and punctuation marks, as in ``nextword evaluate``), "spaces" (split at
-spaces), "characters", or a function from a text to its tokens, such as ``tokenizer.tokenize``."""
+"""Tokenization of texts: "words" (words and punctuation marks, as in ``nextword evaluate``), "spaces" (split at white
+space), "characters", or a function from a text to its tokens, such as ``tokenizer.tokenize``."""
 
 _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": str.split, "characters": list}
 
@@ -127,13 +129,14 @@ _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": st
 
 
 def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts") -> list[TokenTexts]:
-    """Convert groups of texts to token ids. Equal tokens have equal ids in all groups.
+    """Convert each of the ``groups`` of texts to token ids. Equal tokens have equal ids in all groups.
 
-    Token ids and ``TokenTexts`` are not changed. ``of`` is the name of the texts in messages.
+    ``tokenize`` splits texts that are strings. Texts that are token ids keep their ids. ``of`` is the name of the texts
+    in messages.
 
     Raises:
-        ValueError: If a single text is given instead of a list, a list is empty, texts are mixed with token ids, or an
-            entry is neither.
+        ValueError: If a group is a single string, or is empty, or has an entry that is neither a string nor token ids,
+            or if some texts are strings and some are token ids.
 
     >>> [group.tokens.tolist() for group in token_texts(["It is.", "is it"], ["It"])]
     [[0, 1, 2, 1, 3], [0]]
@@ -166,7 +169,7 @@ def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts")
 
 
 def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
-    """Convert one text to token ids.
+    """Convert one text to token ids: number its tokens by first appearance, or return its own ids.
 
     Raises:
         ValueError: If ``text`` is neither a string nor token ids.
@@ -219,7 +222,7 @@ def _short(given: Any) -> str:
 
 @dataclass(frozen=True)
 class CountedTokens:
-    """Token counts. A token that is missing has count 0."""
+    """The counts of tokens. A token that is not in ``ids`` has count 0."""
 
     ids: Int[np.ndarray, "K"]
     """Token ids, ascending."""
@@ -266,7 +269,7 @@ class CountedTokens:
         return found
 
     def places(self, tokens: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
-        """Index in ``ids`` of each token, or ``len(ids)`` for a token with count 0."""
+        """Index in ``ids`` of each of the ``tokens``, or ``len(ids)`` for a token that is not in ``ids``."""
         at = np.searchsorted(self.ids, tokens)
         known = self.ids[np.minimum(at, len(self.ids) - 1)] == tokens
         return np.where(known, at, len(self.ids))

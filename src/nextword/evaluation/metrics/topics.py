@@ -18,7 +18,7 @@ from nextword.settings.config import Seed
 
 
 def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
-    """Jensen-Shannon divergence of two (N, K) arrays of distributions, (N,), in bits. 0: equal, 1: disjoint.
+    """Jensen-Shannon divergence of the rows of ``p`` and ``q``, (N, K), in bits, (N,). 0: equal, 1: disjoint.
 
         JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
 
@@ -36,10 +36,10 @@ def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"])
 
 
 class Topics:
-    """A topic model of documents: latent Dirichlet allocation (Blei et al., 2003) over word counts.
+    """A topic model of ``documents``: latent Dirichlet allocation (Blei et al., 2003) over word counts.
 
-    The words are those of scikit-learn's ``CountVectorizer``: lower-case runs of two or more letters, digits or
-    underscores of any script. No stop words are removed.
+    The other arguments are settings of ``TopicsConfig``. The words are those of scikit-learn's ``CountVectorizer``:
+    lower-case runs of two or more letters, digits or underscores of any script. No stop words are removed.
 
     Raises:
         ValueError: If no word occurs in ``min_df`` documents.
@@ -88,7 +88,7 @@ def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, ite
 
 
 def read_corpus(path: Path) -> list[str]:
-    """Read documents, one per line. In a ``.jsonl`` file a line is a JSON string, or an object with a "text".
+    """Read documents, one per line. In a ``.jsonl`` file, a line is a JSON string, or an object with the key "text".
 
     Raises:
         ValueError: If the file cannot be read, or a line has another form.

@@ -32,7 +32,7 @@ def unigram_kl(
     size: int | None = None,
     smoothing: float = 0.5,
 ) -> float:
-    """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q in the same way.
+    """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q(w) likewise from ``q``.
 
     Source: the paper of F2-Softmax (Choi et al., 2020, section 4.1.6) has a KLD between "unigram distributions of the
     generated texts and the test data". It states neither direction nor smoothing.
@@ -106,7 +106,7 @@ class UnigramKl(Metric):
             self._human += Counter()  # drops tokens with count 0
 
     def add(self, sample: Sample) -> None:
-        """Count the tokens of the text and, unless ``against`` is a file, of all its references."""
+        """Count the tokens of the text and, if ``against`` is "references", of all its references."""
         self._generated.update(_tokens(sample, sample.tokens))
         if self._with_references:
             for reference in sample.reference_tokens:

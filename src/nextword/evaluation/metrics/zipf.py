@@ -17,10 +17,10 @@ RANKS = 5000
 
 
 def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = RANKS) -> float:
-    """Negative slope of the least-squares line through (log r, log f_r), where f_r is the count of the r-th token.
+    """Negative slope of the least-squares line through (log r, log f_r), where f_r is the r-th largest of ``counts``.
 
-    Tokens are ranked by count, the most frequent first. The first ``ranks`` of them are used, with equal weights. For
-    counts proportional to 1 / r the result is 1, and for equal counts 0.
+    The ``ranks`` largest counts are used, with equal weights. For counts proportional to 1 / r the result is 1, and for
+    equal counts 0.
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), with its 5,000 ranks.
 

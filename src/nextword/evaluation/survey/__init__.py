@@ -1,4 +1,4 @@
-"""Human evaluation: forms for judges from samples files, and a table of results from the judges' answers."""
+"""Human evaluation: makes forms for judges from samples files, and results from the judges' answers."""
 
 from __future__ import annotations
 

@@ -68,10 +68,11 @@ def make_survey(
     fields: Mapping[str, str] | None = None,
     command: str = "",
 ) -> MadeSurvey:
-    """Make a survey of texts.
+    """Make a survey in which judges compare or rate the systems' texts, and its key.
 
-    ``asks`` is a kind such as "pairwise", and ``systems`` maps names to samples files. ``recipe`` has settings such as
-    ``{"items": 50}``. ``fields`` maps fields of a sample to the files' names. The key stores ``command``.
+    ``asks`` is a kind of survey such as "pairwise". ``systems`` maps the systems' names to their samples files.
+    ``recipe`` has settings such as ``{"items": 50}``. ``fields`` maps fields of a sample to keys in the files. The key
+    stores ``command``.
 
     Raises:
         ValueError: If the kind is unknown, a setting is wrong, a field is missing, or the files have too few common
@@ -182,11 +183,11 @@ def _encoder(config: Any) -> Encode:
 def aligned(
     systems: Mapping[str, Path], fields: Mapping[str, str] | None = None
 ) -> tuple[dict[str, dict[str, Sample]], list[KeyFile], int]:
-    """Read the files and group texts of the same prompt by ``id``, or by line if samples have no id.
+    """Read the systems' files, and group samples of the same prompt by ``id``, or by line if samples have no id.
 
     Returns:
-        The sample of each system for each prompt that is in all files; the files; the number of prompts that are not in
-        all files.
+        For each prompt that is in all files, the sample of each system; the files; the number of prompts that are not
+        in all files.
 
     Raises:
         ValueError: If a file cannot be read, a prompt differs between files, or no prompt is in all files.
@@ -225,7 +226,7 @@ def _expect_same_prompt(sample: Sample, other: Sample) -> None:
 def check_item(
     donor: DraftItem, questions: Sequence[Question], sentence: str, rng: np.random.Generator
 ) -> tuple[DraftItem, dict[str, str]]:
-    """Make an attention check from an item's first text and a sentence that requests random answers."""
+    """An attention check, which is the first text of ``donor`` with ``sentence`` added, and the answers it asks for."""
     right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
     wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
     unit = donor.groups[0].units[0]
@@ -240,7 +241,7 @@ def check_item(
 
 
 def blocks_of(items: int, most: int) -> list[list[int]]:
-    """Splits the indices of ``items`` items into as few blocks of at most ``most`` as possible, of nearly equal size.
+    """Split the indices of ``items`` items into the fewest blocks of at most ``most`` indices, of nearly equal size.
 
     >>> blocks_of(5, 2)
     [[0, 1], [2, 3], [4]]
@@ -251,10 +252,10 @@ def blocks_of(items: int, most: int) -> list[list[int]]:
 def dealt(
     blocks: Sequence[Sequence[_Hidden]], judges: int, rng: np.random.Generator, first: Sequence[_Hidden] = ()
 ) -> list[Form]:
-    """Makes one form per judge and block of items. Each form begins with the items ``first``.
+    """Make ``judges`` forms for each block of items. Each form begins with the items ``first``.
 
-    Each form has its own order of items. In each item, the texts are ordered by a row of a Latin square over the
-    systems. So each system is in each position equally often.
+    The other items are in random order in each form. In each item, the texts are ordered by a row of
+    ``balanced_orders``, and the rows take turns. So each system is in each position about equally often.
     """
     turn = count()
     forms: list[Form] = []
@@ -298,11 +299,12 @@ LEVEL = 0.05
 
 
 def detectable_difference(config: SurveyConfig, items: int | None = None, judges: int | None = None) -> float:
-    """The smallest true difference between two systems that the survey detects with the desired power.
+    """The smallest true difference between two systems that the survey detects with the power ``config.power.power``.
 
     The difference that a judge sees on an item is the sum of a part that all judges of the item share and a part of
     this judge alone. With n items and J judges per item, the mean difference has the variance ``spread^2 (agreement / n
-    + (1 - agreement) / (n J))``, with ``spread`` and ``agreement`` from ``config.power``.
+    + (1 - agreement) / (n J))``, with ``spread_of(config)`` and ``config.power.agreement``. ``items`` and ``judges``
+    replace those of ``config``.
 
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205
@@ -316,12 +318,12 @@ def detectable_difference(config: SurveyConfig, items: int | None = None, judges
 
 
 def spread_of(config: SurveyConfig) -> float:
-    """The assumed standard deviation: the value in the recipe, or the default of the kind."""
+    """The assumed standard deviation of a difference: ``config.power.spread``, or the default of the kind of survey."""
     return config.typical_spread if config.power.spread is None else config.power.spread
 
 
 def statement(config: SurveyConfig, unit: str) -> Iterator[str]:
-    """Sentences about the statistical power. ``unit`` is the unit of a difference."""
+    """Yield sentences about the difference that the survey can detect. ``unit`` is the unit of this difference."""
     power = f"{config.power.power:.0%}".replace("%", " %")
     yield (
         f"{config.items} items with {config.judges} judges each can detect a difference of "

@@ -1,4 +1,4 @@
-"""Writes a survey to a folder: files for judges in a subfolder, and outside it the key to the texts' systems."""
+"""Writes a survey to a folder: files for judges in a subfolder, and outside it the key with the texts' systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOR_JUDGES = "for-judges"
 
 
 def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
-    """Write the survey and its key into a folder, which is created if missing, and return the files.
+    """Write the survey and its key into a folder, which is created if missing, and return the files' paths.
 
     Raises:
         ValueError: If the folder has another survey.
@@ -54,7 +54,7 @@ MARKS = "marks"
 TEXT = "text"
 """Name of the judged text."""
 NEAR = "near"
-"""Name of the document sentences that are most similar to the judged text."""
+"""Name of the text with the document sentences that are most similar to the judged text."""
 
 
 def label_studio_tasks(survey: Survey) -> str:
@@ -121,7 +121,7 @@ def _written(passages: list[Passage]) -> str:
 
 
 def mturk_csv(survey: Survey) -> str:
-    """Mechanical Turk CSV with columns ``survey``, ``item_id``, ``item``. A row needs as many workers as judges."""
+    """Mechanical Turk CSV with columns ``survey``, ``item_id``, ``item``. Each row is one item, for several workers."""
     return _csv([("survey", "item_id", "item"), *((survey.id, item.id, mturk_item(item)) for item in survey.items)])
 
 
@@ -138,7 +138,7 @@ PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID
 
 
 def prolific_links(survey: Survey, page_url: str) -> str:
-    """Prolific CSV with ``form``, ``link`` to page.html, and ``places`` (one participant per form)."""
+    """Prolific CSV with ``form``, ``link`` (from ``page_url``) and ``places``, which is 1: one participant per form."""
     joint = "&" if "?" in page_url else "?"
     links = ((form.id, f"{page_url}{joint}form={quote(form.id)}&{PARAMETERS}", 1) for form in survey.forms)
     return _csv([("form", "link", "places"), *links])

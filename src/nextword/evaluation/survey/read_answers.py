@@ -26,17 +26,17 @@ CSV_LIMIT = 10_000_000
 
 @dataclass(frozen=True)
 class HandedBack:
-    """The answers of one judge, and the file that they are from."""
+    """Answers of one judge from one file, or from one row of a file, and the file's name."""
 
     file: str
     answers: JudgeAnswers
 
 
 def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
-    """Read all valid answers from the files of judges or platforms, and describe the invalid answers.
+    """Read the answers in files of judges or platforms. ``survey`` has the questions that the files name.
 
     Returns:
-        The answers in the order of the files, and one message per invalid file or row.
+        The answers in the order of the files, and one message for each file, row or item that cannot be read.
     """
     found: list[HandedBack] = []
     left_out = []
@@ -195,7 +195,7 @@ def _place(fault: ValidationError) -> str:
 
 
 def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:
-    """Merge a judge's answers about the parts of one item. Platforms return them separately."""
+    """Merge a judge's answers about the units of one item, which platforms return separately."""
     units: dict[str, UnitAnswers] = {unit.id: unit for one in items for unit in one.units}
     return items[0].model_copy(update={"units": list(units.values()), "seconds": sum(one.seconds for one in items)})
 
@@ -224,13 +224,13 @@ class Counted:
     units: list[CountedUnit] = field(default_factory=list)
     """The valid answers, without checks and without answers of judges who failed the checks."""
     judges: list[JudgeRecord] = field(default_factory=list)
-    """All judges who answered this survey."""
+    """All judges with answers to this survey, also those who failed the checks."""
     left_out: list[str] = field(default_factory=list)
     """Messages about answers that were left out."""
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
-    """Select the valid answers. Each invalid answer gets a message.
+    """Select the valid answers in ``handed``. Each of the others gets a message.
 
     Raises:
         ValueError: If the key belongs to another survey.

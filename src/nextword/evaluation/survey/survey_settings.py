@@ -22,13 +22,13 @@ class PowerConfig(Settings):
     """Assumptions for the survey's statement on statistical power (the difference that it can detect)."""
 
     spread: float | None = Field(default=None, gt=0, le=10)
-    """Standard deviation of the difference that one judge sees between two systems on one item. The default depends on
+    """Standard deviation of the difference that one judge sees between two systems on one item. None: the default of
     the kind of survey."""
     agreement: float = Field(default=0.3, ge=0, le=1)
     """Share of the variance ``spread``² that all judges of an item have in common. In HistAlign's human evaluations,
     the judges' agreement (Krippendorff's alpha) was 0.34 and 0.52."""
     power: float = Field(default=0.8, gt=0.05, lt=1)
-    """Desired power: the share of surveys with these settings that detect a true difference at p < 0.05 (two-sided)."""
+    """Desired power: the share of surveys in which a true difference of the stated size gives a two-sided p < 0.05."""
 
 
 class SurveyConfig(Settings):
@@ -42,7 +42,7 @@ class SurveyConfig(Settings):
     judges: int = Field(default=3, ge=1, le=100)
     """Number of judges per item."""
     items_per_form: int = Field(default=20, ge=1, le=1000)
-    """Number of items per judge, without checks."""
+    """Maximum number of items per form, without checks. A form is for one judge."""
     seed: Seed = 0
     """Seed of all random choices: prompts, sides, orders, checks."""
     checks: int = Field(default=2, ge=0, le=50)
@@ -50,7 +50,7 @@ class SurveyConfig(Settings):
     allowed_failures: int = Field(default=0, ge=0, le=50)
     """Number of checks that a judge may fail. If a judge fails more checks, all answers of this judge are left out."""
     check_text: str = CHECK
-    """Sentence that is put into an item's text to make a check. The requested answers replace {answers}."""
+    """Sentence that is added to an item's text to make a check. The requested answers replace {answers}."""
     title: str = "Judge texts"
     """Heading of the page."""
     consent: str = CONSENT

@@ -42,7 +42,7 @@ from nextword.runtime import optional_libraries as extras
 
 @dataclass(frozen=True)
 class TwoLevels:
-    """A statistic with its sums per item, per judge, and per pair of item and judge."""
+    """A statistic, with its parts summed per item, per judge, and per pair of item and judge (``cells``)."""
 
     items: Statistic
     judges: Statistic
@@ -73,7 +73,7 @@ class Crossing:
         items: Int[np.ndarray, "M"] | None = None,
         judges: Int[np.ndarray, "M"] | None = None,
     ) -> TwoLevels:
-        """A statistic of M answers (by default those of the crossing), summed per item, per judge and per pair."""
+        """The ``TwoLevels`` of a statistic of M answers with these ``items`` and ``judges`` (None: the crossing's)."""
         items, judges = self.items if items is None else items, self.judges if judges is None else judges
         number_of_items, number_of_judges = int(self.items.max()) + 1, int(self.judges.max()) + 1
         cells = np.unique(self.items * number_of_judges + self.judges)
@@ -87,15 +87,17 @@ def two_level_intervals(
 ) -> list[Interval]:
     """Confidence intervals that generalise to other items and other judges.
 
-    Items and judges are resampled separately, with replacement, and the two deviations from the value are added. Both
-    deviations contain the noise of single answers. So their sum is scaled to the variance ``V_items + V_judges -
-    V_cells`` (Cameron, Gelbach & Miller, 2011), or to ``V_items`` or ``V_judges`` if one of these is larger. Because
-    there are few judges, there is a factor G / (G - 1) for G items or judges, and Student's t replaces the normal
-    (Satterthwaite's degrees of freedom). With one judge only items are resampled. If there are few judges who do not
-    differ at all, the interval is somewhat too wide: its coverage is up to 98 %.
+    Items, judges, and pairs of item and judge are resampled separately, with replacement. V_items, V_judges and V_pairs
+    are the variances of the value over these resamples, each times G / (G - 1) for G items, judges or pairs. V_items
+    and V_judges both contain the noise of single answers, so the interval has the variance V_items + V_judges - V_pairs
+    (Cameron, Gelbach & Miller, 2011), or V_items or V_judges if one of these is larger. Its ends are quantiles of the
+    sum of the deviations from the value by resampled items and by resampled judges, scaled to this variance and by the
+    ratio of the quantiles of Student's t (Satterthwaite's degrees of freedom) and the normal distribution. With one
+    judge only items are resampled. If there are few judges who do not differ at all, the interval is too wide: its
+    coverage is up to 98 %.
 
     Returns:
-        Lower and upper end. None with fewer than two items, or if a resample has no value.
+        Lower and upper end. None with fewer than two items, or if 1 % or more of the resamples have no value.
     """
     if not values or len(values[0].items.parts) < 2:
         return [None for _ in values]
@@ -162,7 +164,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
     ``codes`` (judges, units) are the answers as numbers, with NaN if a judge did not answer.
 
     Returns:
-        1 for perfect agreement, 0 for chance agreement. None if no unit was judged twice or all answers are equal.
+        1 for perfect agreement, 0 for chance agreement. None if no unit has two answers, or all such answers are equal.
 
     Raises:
         ValueError: If the package is missing.
@@ -178,7 +180,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Share of pairs of answers about the same unit that are equal. None if no unit was judged twice.
+    """Share of equal answers among all pairs of answers about the same unit. None if no unit was judged twice.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666
@@ -195,9 +197,10 @@ def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
 def coded(
     answers: Sequence[tuple[str, tuple[str, str], str]], values: Sequence[str], level: Level
 ) -> Float[np.ndarray, "J U"]:
-    """Answers as an array of judges and units.
+    """``answers``, given as (judge, unit, value), as an array of judges and units, with NaN for missing answers.
 
-    ``values`` are the question's possible answers, in order. On a numeric scale, the answers are used as numbers.
+    ``values`` are the question's possible answers, in order. A value is replaced by its index in ``values`` or, with
+    the ``level`` "interval", read as a number.
     """
     judges = {name: at for at, name in enumerate(dict.fromkeys(judge for judge, _, _ in answers))}
     units = {name: at for at, name in enumerate(dict.fromkeys(unit for _, unit, _ in answers))}
@@ -217,10 +220,11 @@ FEWEST = 3
 def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tuple[list[Correlation], str | None]:
     """Correlations between human and automatic measures over the systems that have both, matched by name.
 
-    If judges also rated the reference, it counts as a further system, with the automatic measures of the human row.
+    If judges also rated the references, these count as a further system, with the automatic measures of the human row.
 
     Returns:
-        The correlation of each pair of a human and an automatic measure, or the reason why none can be computed.
+        The correlations of each human measure with each automatic measure that ``FEWEST`` or more systems have, or the
+        reason why there are none.
     """
     # gives the human references the name that they have in a survey
     measured = {} if automatic.human is None else {REFERENCE: automatic.human.values}
@@ -272,7 +276,7 @@ def survey_results(
     """Compute the results of a survey.
 
     ``folder`` is the survey's folder with the key. ``answers`` are the files from judges or platforms. ``automatic`` is
-    the ``results.json`` of ``nextword evaluate`` for the same systems.
+    the ``results.json`` of ``nextword evaluate`` for the same systems, with which judges' answers are correlated.
 
     Raises:
         ValueError: If the survey or the key is missing, there are no valid answers, or a package is missing.

@@ -32,12 +32,12 @@ class Keys(Protocol):
     def __len__(self) -> int: ...
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
-        """All keys in blocks, each with the number of its first key."""
+        """All keys in blocks of at most ``size``, each with the number of its first key."""
         ...
 
 
 class ExactSearch:
-    """Finds the keys with the smallest Euclidean distance, or the largest dot product."""
+    """Finds the keys of smallest Euclidean distance or, if ``euclidean`` is false, of largest dot product."""
 
     def __init__(self, keys: Keys, euclidean: bool = True) -> None:
         self.keys = keys
@@ -45,7 +45,7 @@ class ExactSearch:
 
     @torch.no_grad()
     def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the ``count`` keys nearest to each query, nearest first; -1 if there are fewer keys."""
+        """Numbers of the ``count`` keys nearest to each query, nearest first; -1 where there are fewer keys."""
         return torch.cat([self._of(part, count) for part in torch.split(queries.detach().float(), _QUERIES)])
 
     def _of(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
@@ -101,15 +101,15 @@ def _faiss() -> Any:
 
 
 def index_path(folder: Path, euclidean: bool) -> Path:
-    """Path of a datastore's index."""
+    """Path of the FAISS index of the datastore in ``folder``, for Euclidean distances or dot products."""
     return folder / ("l2.faiss" if euclidean else "dot.faiss")
 
 
 def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed: int = 0) -> Path:
-    """Builds the FAISS index of a datastore, trained on a sample of its keys.
+    """Builds the FAISS index of the datastore ``keys`` in its folder, and returns the index's path.
 
     ``factory`` is a string for FAISS's ``index_factory``, such as ``IVF1024,Flat``, ``IVF1024,SQ8``, ``IVF1024,PQ32``
-    or ``HNSW32``.
+    or ``HNSW32``. The index is trained on up to 200,000 keys, which ``seed`` selects.
 
     Raises:
         ValueError: If FAISS is missing, does not know the index type, or there are too few keys for it.
@@ -151,7 +151,7 @@ def _write(index: Any, path: Path) -> None:
 
 
 class FaissSearch:
-    """Searches with the FAISS index of a datastore, which stays on disk if its type allows this.
+    """Searches with the FAISS index of the datastore ``keys``. The index stays on disk if its type allows this.
 
     Args:
         parameters: String for FAISS's ``ParameterSpace``, such as ``nprobe=32`` or ``efSearch=128``; may be empty.
@@ -181,7 +181,7 @@ class FaissSearch:
             )
 
     def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the ``count`` keys that FAISS finds nearest to each query, nearest first; -1 if fewer."""
+        """Numbers of the ``count`` keys that FAISS finds nearest to each query, nearest first; -1 if it finds fewer."""
         _, numbers = self.index.search(np.ascontiguousarray(queries.detach().float().cpu().numpy()), count)
         return torch.from_numpy(numbers).to(queries.device)
 
@@ -193,9 +193,9 @@ Search = ExactSearch | FaissSearch
 
 
 class RecentKeys:
-    """The most recently appended keys, in memory, numbered from the oldest.
+    """The ``most`` keys that were appended last, in memory, numbered from the oldest. New keys replace the oldest ones.
 
-    A ring buffer: new keys replace the oldest ones.
+    ``width`` is the width of a key, ``start`` the token before every document.
 
     >>> recent = RecentKeys(width=1, most=2, start=0)
     >>> for position in range(3):
@@ -236,7 +236,7 @@ class RecentKeys:
         return (numbers + max(0, self._appended - self.most)) % self.most
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
-        """All keys in blocks, oldest first."""
+        """All keys in blocks of at most ``size``, oldest first, each with the number of its first key."""
         for begin in range(0, len(self), size):
             numbers = np.arange(begin, min(begin + size, len(self)))
             yield begin, torch.from_numpy(self.keys_at(numbers))
@@ -250,12 +250,12 @@ class RecentKeys:
         return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Kept tokens of ``document`` from position ``first`` to ``last``, and the position of the first one."""
+        """Tokens kept of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
         numbers = np.arange(len(self))
         of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]
         return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Number of the text (in order of appending) and position within it, for the token after each key."""
+        """Document of the token after each key (numbered in order of appending), and the token's position in it."""
         return self._places.take(self._at(numbers), axis=0)

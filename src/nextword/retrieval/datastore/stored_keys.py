@@ -24,7 +24,7 @@ far more."""
 
 
 class StoredKeys:
-    """K keys with the token after each, numbered across all shards.
+    """The datastore in ``folder``: keys, numbered across all shards, each with the token after it.
 
     Raises:
         ValueError: The store is not finished, or one of its files is missing or cut off.
@@ -49,7 +49,7 @@ class StoredKeys:
 
     @property
     def tokenizer(self) -> str:
-        """Fingerprint of the tokenizer that its tokens were made with."""
+        """Fingerprint of the tokenizer that made the datastore's tokens."""
         return self.manifest.origin.tokenizer
 
     @property
@@ -64,15 +64,15 @@ class StoredKeys:
                 yield first + begin, shard.block(slice(begin, begin + size))
 
     def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
-        """Some keys, as float32."""
+        """The keys with these ``numbers``, as float32."""
         return self._gathered(numbers, np.empty((len(numbers), self.width), dtype=np.float32), Shard.keys_at)
 
     def tokens_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token after each of some keys."""
+        """The token after each of the keys with these ``numbers``."""
         return self._gathered(numbers, np.empty(len(numbers), dtype=np.int64), lambda shard, rows: shard.tokens[rows])
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Document, and position within it, of the token after each of some keys."""
+        """Document of the token after each of the keys with these ``numbers``, and the token's position in it."""
         found = np.empty((len(numbers), 2), dtype=np.int64)
         return self._gathered(numbers, found, lambda shard, rows: shard.places[rows])
 
@@ -87,7 +87,7 @@ class StoredKeys:
         return found
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of ``document`` from position ``first`` to ``last``, and the position of the first returned token."""
+        """Tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
 
         def document_of(number: int) -> int:
             return int(self.positions_at(np.array([number]))[0, 0])
@@ -97,7 +97,7 @@ class StoredKeys:
         return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Raises ValueError if ``states`` of the probe's tokens differ from the states stored with the datastore."""
+        """Raises ValueError if ``states``, of the tokens ``manifest.probe``, are over 5 % away from those stored."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
         if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
@@ -132,7 +132,7 @@ def write_shard(
     """Writes a shard, and last the file with its facts. Without this file, the next build makes the shard again.
 
     ``tokens`` has the token after each state of ``keys``, ``places`` the document of this token and its position in
-    the document. With precision int8, each key has its own scale.
+    the document. The precision is "int8", with a scale for each key, or else float16.
 
     Raises:
         DiskFullError: If there is not enough disk space.
@@ -152,7 +152,7 @@ def write_shard(
 
 @dataclass(frozen=True)
 class Shard:
-    """A memory-mapped shard; only the rows in use are read from disk."""
+    """A memory-mapped shard (see ``write_shard``); only the rows in use are read from disk."""
 
     tokens: Int[np.ndarray, "K"]
     places: Int[np.ndarray, "K 2"]
@@ -172,9 +172,10 @@ class Shard:
 
     @classmethod
     def of_states(cls, folder: Path, number: int, first: int, keys: int, origin: StoreOrigin) -> Shard:
-        """The first ``keys`` states of a shard of stored states; the text continues in the next shard.
+        """The first ``keys`` states of shard ``number`` of a store of states, as keys. All states are of one document.
 
-        Raises ValueError if a file is missing, truncated or not of the manifest's shape.
+        The token after the first state has position ``first``; the token after the last may be in the next shard.
+        ValueError if a file is missing, truncated or not of the manifest's shape.
         """
 
         def of(number: int, part: str, least: int, *width: int) -> np.ndarray:
@@ -197,7 +198,7 @@ class Shard:
         return keys if self.scales is None else keys.mul_(torch.from_numpy(self.scales[rows][:, None].copy()))
 
     def keys_at(self, rows: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
-        """Some of the keys, as float32."""
+        """The keys at ``rows``, as float32."""
         keys: np.ndarray = self.keys[torch.from_numpy(rows)].float().numpy()
         return keys if self.scales is None else keys * self.scales[rows][:, None]
 

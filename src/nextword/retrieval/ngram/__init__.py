@@ -1,6 +1,6 @@
-"""n-gram indexes find the last tokens of a context in a corpus, and the tokens after them, without model states.
+"""n-gram indexes find the last tokens of a context in a corpus, and the tokens that follow there, without model states.
 
-``heads/ngram.py`` uses such an index with any head.
+The head in ``nextword/heads/ngram.py`` mixes such an index with any other head.
 """
 
 from nextword.retrieval.ngram.building import Document, build_ngram_index

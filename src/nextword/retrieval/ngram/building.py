@@ -54,9 +54,9 @@ def build_ngram_index(
     A stopped build leaves no readable index, and starts from the beginning next time. A folder with the same corpus is
     not changed. Sorting needs memory of 5 times the size of the tokens (2 or 3 bytes per token).
 
-    ``documents`` is read once, and may exceed memory; tokens must be below ``vocab_size``. ``tokenizer`` is the
-    tokenizer's fingerprint, ``data`` the corpus's source for reports. ``command`` is named in messages to other
-    processes that want to write to the folder.
+    ``documents`` is read once, one document at a time; tokens must be below ``vocab_size``. ``tokenizer`` is the
+    tokenizer's fingerprint, ``data`` the corpus's source for reports. Messages to other processes that want to write to
+    the folder name ``command``.
 
     Raises:
         ValueError: If there are no or too many tokens, a token is outside the vocabulary, or the folder has another
@@ -186,7 +186,7 @@ def expect_sorter() -> None:
 
 
 def token_bytes(vocab_size: int) -> int:
-    """Bytes per token during sorting; ids include the separator between documents.
+    """Bytes per token during sorting, at least 2. Token ids are increased by 1, because 0 separates documents.
 
     >>> token_bytes(65_535), token_bytes(65_536)
     (2, 3)
@@ -195,13 +195,13 @@ def token_bytes(vocab_size: int) -> int:
 
 
 def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
-    """All positions of a token stream, sorted by the tokens that begin there; yields them in blocks.
+    """Yields all positions of ``stream`` in blocks, sorted by the tokens from each position to the end of the stream.
 
-    The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among positions
-    where a token begins it is the order of the tokens.
+    libdivsufsort sorts the bytes of the tokens (``width`` bytes per token, the most significant first). Of its result,
+    the positions at which a token begins are kept, which are in the order of the tokens.
 
     Raises:
-        ValueError: The stream is too long, or the sorter is missing.
+        ValueError: If the stream is too long, or the sorter is missing.
     """
     expect_sorter()
     if len(stream) * width > LARGEST:

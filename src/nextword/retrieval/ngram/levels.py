@@ -1,4 +1,4 @@
-"""Levels of a match: the longest one, and shorter ones that occur more often."""
+"""Levels of a match: the longest match of a context in a corpus, and shorter matches that occur more often."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nextword.retrieval.ngram.ngram_index import ABOVE, BELOW, LastTokens, Ngram
 from nextword.runtime.files import Record
 
 EVIDENCE = (1, 4, 16, 64)
-"""Minimum number of occurrences per level: a level is the longest match that occurs this often. The first level is the
-longest match of all."""
+"""Minimum number of occurrences per level: a level is the longest match that occurs at least this often. The first
+level is the longest match of all."""
 
 LIMIT = 1024
-"""Maximum number of occurrences of a level's match. More frequent matches are short, and the head predicts the tokens
-after them without the index."""
+"""Maximum number of occurrences of a level's match. Levels with more frequent matches are left out: such matches are
+short, and the head predicts the tokens after them without the index."""
 
 _AT_ONCE = 1 << 21
 """Maximum number of tokens that are compared, or positions that are read, per step."""
@@ -38,7 +38,7 @@ class Found:
     low: Int[np.ndarray, "N J"]
     """First rank, in the sorted corpus, of the positions of each level's match."""
     high: Int[np.ndarray, "N J"]
-    """End rank of these positions; ``high - low`` is the number of occurrences that are followed by a token."""
+    """Rank after the last of these positions; ``high - low`` is the number of occurrences with a token after them."""
 
     @classmethod
     def joined(cls, parts: Sequence[Found]) -> Found:
@@ -53,12 +53,12 @@ class Found:
         return counts
 
     def widest(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """First and end rank over all levels. A level's positions are among those of the next level."""
+        """``low`` and ``high`` of each context's most frequent level, whose positions include those of all levels."""
         level = self.counts.argmax(1)[:, None]
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
     def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
-        """For each level's match, share of its occurrences that the given token follows; 0 without a match."""
+        """For each level, the share of its occurrences that the context's token in ``tokens`` follows; 0 without it."""
         low, high = self.widest()
         levels = self.low.shape[1]
         hits = np.zeros((len(low), levels))
@@ -102,7 +102,7 @@ def ranks_of(
 def find_levels(
     index: NgramIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
 ) -> Found:
-    """Finds the matches of the last tokens of all contexts."""
+    """Finds each context's matches: one level per number in ``evidence``, but none more frequent than ``limit``."""
     count, levels = len(contexts), len(evidence)
     length = np.zeros(count, dtype=np.int64)
     level_length, low, high = (np.zeros((count, levels), dtype=np.int64) for _ in range(3))
@@ -162,16 +162,16 @@ LENGTHS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 33, 65)
 predicts alone."""
 
 PRIOR = 4.0
-"""Strength of the prior, in positions: weights of rare lengths are drawn towards those of all lengths together."""
+"""Strength of the prior, in positions: it pulls the weights of rare lengths to those of all lengths together."""
 
 _STEPS, _PRECISION = 10_000, 1e-10
 _TOLERANCE = 1e-9
 
 
 class MatchWeights(Record):
-    """Shares of a head and of the levels of a match, for each group of lengths.
+    """Weights of a mixture of a head and the levels of a match, for each group of match lengths.
 
-    If a position lacks a level, the head gets the share of this level, so that every row sums to one.
+    If a context lacks a level, the head gets the share of this level, so that the shares still add up to one.
     """
 
     kind: Literal["match weights"] = "match weights"
@@ -185,17 +185,18 @@ class MatchWeights(Record):
     tokens: int = Field(default=0, ge=0)
     """Number of tokens of these texts."""
     gain: float | None = None
-    """Gain on these texts with the best shares, in nats per token; None if unknown."""
+    """Negative log-likelihood of the head alone minus that of the mixture with the best shares, on these texts, in nats
+    per token; None if unknown."""
     low: float | None = None
     """Lower end of the gain's 95 % interval."""
     high: float | None = None
-    """Upper end of the gain's 95 % interval. If the interval includes 0, the head gets the whole share."""
+    """Upper end of the gain's 95 % interval. Fitted weights give the head everything unless the interval is above 0."""
     evidence: tuple[int, ...] = EVIDENCE
     """Minimum number of occurrences of each level's match."""
     limit: int = Field(default=LIMIT, ge=1)
     """Maximum number of occurrences of a match."""
     lengths: tuple[int, ...] = LENGTHS
-    """Shortest match length of each group."""
+    """Shortest match length, in tokens, of each group of lengths."""
     shares: list[list[float]]
     """For each group of lengths, the share of the head and that of each level."""
 
@@ -220,15 +221,15 @@ class MatchWeights(Record):
         return self
 
     def at(self, found: Found) -> Float[np.ndarray, "N C"]:
-        """Shares of the head (first) and of each level at every position; each row sums to one."""
+        """For each context, the shares of the head (first) and of each level; each row sums to one."""
         table = torch.tensor(self.shares, dtype=torch.float64)
         return np.asarray(shares_at(found, table, self.lengths))
 
 
 def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]) -> Float[Tensor, "N C"]:
-    """The shares of each position's length group; the share of a missing level goes to the head (first).
+    """For each context, the row of ``shares`` for its match length; the head (first) gets shares of missing levels.
 
-    Each row adds up to one. Gradients reach the shares.
+    Each row of the result adds up to one. Gradients reach ``shares``.
     """
     chosen = shares[torch.from_numpy(np.maximum(group_of(found.length, lengths), 0))]
     chosen = chosen / chosen.sum(1, keepdim=True)
@@ -239,12 +240,12 @@ def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]
 
 
 def head_alone(evidence: Sequence[int] = EVIDENCE, lengths: Sequence[int] = LENGTHS) -> list[list[float]]:
-    """Shares that give everything to the head."""
+    """Shares for ``MatchWeights`` that give everything to the head."""
     return [[1.0, *[0.0] * len(evidence)] for _ in lengths]
 
 
 def group_of(length: Int[np.ndarray, "N"], lengths: Sequence[int]) -> Int[np.ndarray, "N"]:
-    """Group of lengths of each match; -1 without a match.
+    """Index of the group of ``lengths`` that includes each match length; -1 without a match (length 0).
 
     >>> group_of(np.array([0, 1, 4, 5, 6, 1000]), (1, 2, 5)).tolist()
     [-1, 0, 1, 2, 2, 2]
@@ -261,13 +262,13 @@ def fit_match_weights(
     limit: int = LIMIT,
     lengths: tuple[int, ...] = LENGTHS,
 ) -> MatchWeights:
-    """Fits the weights under which a text, which must not be in the corpus, is most likely.
+    """Fits the weights under which a text, which must not be in the corpus, is most likely, with a prior (``PRIOR``).
 
-    The likelihood of a mixture is concave in its weights, so expectation maximisation from equal weights always finds
-    the same optimum.
+    The log-likelihood of a mixture is concave in its weights, so expectation maximisation finds its maximum.
 
     ``log_head`` has the log-probability of each token by the head alone, and ``levels`` the token's probability by each
-    level of ``found``. ``evidence`` and ``limit`` are those with which ``found`` was looked up.
+    level of ``found``. ``evidence`` and ``limit`` are those with which ``find_levels`` returned ``found``. ``lengths``
+    are the groups that get weights of their own.
 
     Raises:
         ValueError: If there are no tokens, or the head gives one probability 0.
@@ -294,7 +295,7 @@ def best_mixture(parts: Float[np.ndarray, "N C"], prior: Float[np.ndarray, "C"])
     """The weights of a mixture that maximise ``sum_n log sum_c w_c parts_nc + PRIOR sum_c prior_c log w_c``.
 
     Args:
-        parts: Probability of each observation by each component, up to a factor of its own.
+        parts: Probability of each observation by each component. Any row may be multiplied by a factor.
         prior: Weights of the prior, all above 0; the prior counts like ``PRIOR`` observations.
 
     >>> best_mixture(np.zeros((0, 2)), np.array([0.25, 0.75])).tolist()

@@ -42,7 +42,7 @@ class NgramManifest(Record):
     tokens: int = Field(ge=1)
     """Number of tokens of all documents."""
     places: int = Field(ge=1)
-    """Number of tokens that are followed by another token in their document."""
+    """Number of tokens that have a token after them in their document."""
 
     @model_validator(mode="before")
     @classmethod
@@ -62,7 +62,7 @@ class NgramManifest(Record):
 
     @property
     def length(self) -> int:
-        """Tokens with a mark before, between and after documents."""
+        """Number of entries of the token stream: tokens, and a mark before, between and after documents."""
         return self.tokens + self.documents + 1
 
     @classmethod

@@ -1,4 +1,4 @@
-"""An opened n-gram index: finds positions by their last tokens, with binary search in the sorted corpus."""
+"""An opened n-gram index: finds the positions of a corpus at which given tokens end, by binary search."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nextword.retrieval.ngram.building import BETWEEN
 from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, NgramManifest
 
 BELOW = -1
-"""Number at the end of a query that sorts before every token. It is not a token."""
+"""Number in a query instead of its missing tokens. It sorts before every token."""
 
 ABOVE = 1 << 40
-"""Number at the end of a query that sorts after every token. It is not a token."""
+"""Number in a query instead of its missing tokens. It sorts after every token."""
 
 _SAMPLES, _SAMPLE = 64, 1024
 """Number of samples of the corpus in its fingerprint, and tokens per sample."""
@@ -30,17 +30,17 @@ class StoredPosition:
     """Position of a token in the corpus."""
 
     document: str
-    """Name of its document."""
+    """Name of the token's document."""
     offset: int
-    """Number of tokens before it in the document."""
+    """Number of tokens before the token in its document."""
 
 
 class NgramIndex:
-    """The positions of a corpus, sorted by the tokens before them.
+    """The positions of a corpus, sorted by the token at each position, then by the token before it, and so on.
 
-    Files are memory-mapped, so that only necessary parts are read. A position is that of the last token of a context;
-    positions with equal last tokens are adjacent. A query has the last tokens in reverse order, each plus one, and ends
-    with ``BELOW`` or ``ABOVE``.
+    So positions at which the same tokens end are adjacent. The index of a position in this order is its rank; positions
+    without a token after them are left out. A query has the last tokens of a context in reverse order, each id plus
+    one, and ``BELOW`` or ``ABOVE`` after them if it is longer. Files are memory-mapped, so only parts of them are read.
 
     Raises:
         ValueError: If the folder is not a finished index, or one of its files is missing or truncated.
@@ -68,7 +68,7 @@ class NgramIndex:
 
     @property
     def tokenizer(self) -> str:
-        """Fingerprint of the tokenizer that its tokens were made with."""
+        """Fingerprint of the tokenizer that made the corpus's tokens."""
         return self.manifest.tokenizer
 
     def fingerprint(self) -> str:
@@ -80,7 +80,7 @@ class NgramIndex:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the documents."""
+        """Names of the documents, by number."""
         try:
             found: Any = json.loads((self.folder / NAMES).read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
@@ -93,7 +93,7 @@ class NgramIndex:
         low: Int[np.ndarray, "M"] | None = None,
         high: Int[np.ndarray, "M"] | None = None,
     ) -> Int[np.ndarray, "M"]:
-        """Number of positions that are sorted before each query."""
+        """Number of positions sorted before each query. It must be from ``low`` to ``high``, if these are given."""
         low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
         high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
         while len(open_ := np.flatnonzero(low < high)):
@@ -107,7 +107,7 @@ class NgramIndex:
         return low
 
     def common(self, ranks: Int[np.ndarray, "M"], queries: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "M"]:
-        """Number of last tokens that the position at each rank shares with a query; 0 for ranks outside the index."""
+        """Number of last tokens that the position at each rank shares with its query; 0 for ranks outside the index."""
         inside = (ranks >= 0) & (ranks < len(self))
         differs = self._before(np.where(inside, ranks, 0), queries.shape[1]) != queries
         shared = np.where(differs.any(1), differs.argmax(1), queries.shape[1])
@@ -126,7 +126,7 @@ class NgramIndex:
         return tokens
 
     def next_positions(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPosition]:
-        """The positions of the tokens of ``next_tokens``, with document names."""
+        """The positions of the tokens that ``next_tokens`` returns, with document names."""
         documents, offsets = self.next_offsets(ranks)
         return [
             StoredPosition(self.names[document], int(offset))
@@ -134,13 +134,13 @@ class NgramIndex:
         ]
 
     def next_offsets(self, ranks: Int[np.ndarray, "M"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
-        """The positions of the tokens of ``next_tokens``, as document number and offset."""
+        """The positions of the tokens that ``next_tokens`` returns: document numbers (M,) and offsets (M,)."""
         forward = len(self._stream) - self._order[ranks].astype(np.int64)  # one more than the position before it
         documents = np.searchsorted(self._starts, forward, side="right") - 1
         return documents, forward - self._starts[documents]
 
     def tokens_of(self, document: int, begin: int, end: int) -> Int[np.ndarray, "T"]:
-        """Tokens of ``document`` from offset ``begin`` to ``end``, clipped at the ends of the document."""
+        """Tokens of ``document`` from offset ``begin`` to ``end`` (exclusive), clipped to the document."""
         start = int(self._starts[document])
         after = int(self._starts[document + 1]) if document + 1 < len(self._starts) else len(self._stream)
         first, last = start + max(begin, 0), min(start + end, after - 1)
@@ -149,18 +149,18 @@ class NgramIndex:
         return self._stream[len(self._stream) - last : len(self._stream) - first][::-1].astype(np.int64) - 1
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of a document between two positions; see ``StoredTexts``."""
+        """Tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
         first = max(0, first)
         return self.tokens_of(document, first, last + 1).tolist(), first
 
     def longest(
         self, contexts: LastTokens, start: int = 8
     ) -> list[tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M L"], Int[np.ndarray, "M"], Int[np.ndarray, "M"]]]:
-        """The longest match of the last tokens of each context, of any length.
+        """The longest match of each context: as many of its last tokens as occur together in the corpus.
 
-        The result is a list of groups of contexts. Each group has the numbers of its contexts, their last tokens as a
-        query, the rank of the query among the sorted positions, and the length of the match. A query is longer than its
-        match, unless the whole context matches.
+        The result is a list of groups of contexts, with four arrays each: the numbers of the contexts, their queries,
+        the number of positions sorted before each query, and the length of each match. A query is longer than its
+        match, unless the whole context matches. The first queries have ``start`` tokens.
         """
         groups = []
         rows, length = np.arange(len(contexts)), start
@@ -175,14 +175,14 @@ class NgramIndex:
 
 
 class LastTokens:
-    """The tokens up to given positions of sequences, in reverse order.
+    """The last tokens of N contexts, which are parts of B sequences.
 
     Args:
         ids: Tokens of each sequence; negative where they are unknown.
         valid: False at padding.
-        row: The sequence of each position.
+        row: Number of each context's sequence.
         position: Last position of each context in its sequence.
-        first: First position that each context includes; by default the beginning of the sequence.
+        first: First position of each context in its sequence; by default 0.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class LastTokens:
         position: Int[np.ndarray, "N"] | None = None,
         first: Int[np.ndarray, "N"] | None = None,
     ) -> LastTokens:
-        """Positions of one text, all by default."""
+        """The contexts that end at each ``position`` of one text, by default at all positions."""
         position = np.arange(len(ids)) if position is None else position
         return cls(ids[None], np.ones((1, len(ids)), dtype=bool), np.zeros_like(position), position, first)
 
@@ -217,7 +217,7 @@ class LastTokens:
         return int((self.position - self.first).max()) + 1 if len(self.position) else 0
 
     def last(self, which: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """The last tokens of the contexts ``which``, each id plus one; ``BELOW`` from a missing or unknown token on."""
+        """Queries for the last ``length`` tokens of the contexts ``which``; ``BELOW`` from an unknown token on."""
         at = self.position[which][:, None] - np.arange(length)
         tokens = np.where(
             at >= self.first[which][:, None], self.ids[self.row[which][:, None], np.maximum(at, 0)], BELOW
@@ -247,10 +247,11 @@ def expect_held_out(
     """Raises ValueError if a text is in the corpus.
 
     The text is cut into runs of ``RUN`` tokens, and each run is looked up. A new text shares only shorter or few
-    passages with the corpus, such as names, quotations and headings. ``instead`` is the advice in the error message.
+    passages with the corpus, such as names, quotations and headings. Texts of fewer than ``SHORTEST`` tokens are not
+    checked. In the error message, ``name`` is the name of the text, and ``instead`` the advice.
 
     Raises:
-        ValueError: If more than half of the text's runs are in the corpus; the message says where.
+        ValueError: If more than half of the text's runs are in the corpus; the message names the first of them.
     """
     if len(ids) < SHORTEST:
         return

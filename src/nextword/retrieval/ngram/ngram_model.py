@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SOURCE = "text"
-"""Name of the corpus in ``sources``."""
+"""Name of the n-gram index among the ``sources`` of a distribution."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Origin:
     position: StoredPosition
     """Position of the token."""
     share: float
-    """Share of the token's probability that this position contributes."""
+    """Probability that this position contributes to the token's probability."""
 
     place = property(attrgetter("position"))  # the old name
 
@@ -47,9 +47,9 @@ class NgramModel:
     def open(
         cls, folder: str | Path, weights: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
     ) -> NgramModel:
-        """Opens an index and its weights from disk.
+        """Opens the index in ``folder`` and the file of its ``weights``.
 
-        Without ``tokenizer``, the model's tokenizer is not checked.
+        ``tokenizer`` is the model's; without it, the function does not check that the index has the same tokenizer.
 
         Raises:
             ValueError: If index or weights are missing, damaged, or were made with another tokenizer.
@@ -66,11 +66,11 @@ class NgramModel:
         return made
 
     def find(self, contexts: LastTokens) -> Found:
-        """The matches of each context, at all levels."""
+        """The matches of each context in the index, at all levels of the weights."""
         return find_levels(self.index, contexts, self.weights.evidence, self.weights.limit)
 
     def origins(self, context: Sequence[int] | Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
-        """The ``most`` positions of the corpus with the largest shares of a token's probability after a context."""
+        """The ``most`` corpus positions that contribute most to the probability of ``token`` after ``context``."""
         last = len(context) - 1
         if last < 0:
             return []
@@ -86,7 +86,7 @@ class NgramModel:
 def mixed_with_ngrams(
     base: NextToken, memory: NgramModel, found: Found, dtype: torch.dtype = torch.float32
 ) -> PointerMixture:
-    """A head's distribution mixed with tokens retrieved from an n-gram index.
+    """A head's distribution ``base``, mixed with the tokens after the matches ``found``, by the weights of ``memory``.
 
     Raises:
         ValueError: If the head has a smaller vocabulary than the index.
@@ -102,9 +102,9 @@ def mixture_at(
     dtype: torch.dtype = torch.float32,
     name: str = SOURCE,
 ) -> PointerMixture:
-    """The mixture with ``shares`` at every position: of the head (first) and of each level, in double precision.
+    """``base`` mixed with the tokens after the matches ``found`` in ``index``; gradients reach ``shares``.
 
-    Gradients reach the shares.
+    ``shares`` has, for each context, the share of ``base`` (first) and of each level, in double precision.
     """
     index.manifest.expect_vocabulary(base.vocab_size, index.folder)
     row, rank, mass = _masses(found, shares)

@@ -67,7 +67,7 @@ class FaithfulnessConfig(SurveyConfig):
 
     typical_spread: ClassVar[float] = 0.6
     items_per_form: int = Field(default=10, ge=1, le=1000)
-    """Number of documents per judge, without checks."""
+    """Maximum number of documents per form, without checks. A form is for one judge."""
     near: int = Field(default=10, ge=1, le=200)
     """Number of document sentences that are shown with each sentence of a summary."""
     encoder: str = "minilm"
@@ -90,7 +90,7 @@ class Faithfulness(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Make items. Each has a document with the summaries of all systems, split into sentences."""
+        """Make items. Each has a document, and the summaries of all systems, split into sentences."""
         written = [
             prompt for prompt, samples in prompts.items()
             if all(sentences_of(sample.need("text", "a survey")) for sample in samples.values())
@@ -151,7 +151,7 @@ class Faithfulness(Kind):
         return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Share of sentences with the answer "yes". Each answer of a judge counts once."""
+        """Share of the answers about a system's sentences that are "yes"."""
         yes = question.choices[0].label.lower()
         measure = Measure(
             title=question.choices[0].label, group=question.name.capitalize(), unit="share of sentences",

@@ -48,11 +48,11 @@ class DraftItem:
 
 
 class Kind(ABC):
-    """A kind of survey."""
+    """Base class of a kind of survey."""
 
     Config: ClassVar[type[SurveyConfig]] = SurveyConfig
     group_title: ClassVar[str] = ""
-    """Name of each text, which is shown before its number. Empty if a page has only one group."""
+    """Name of a group, which is shown before the group's number. Empty if a page has only one group."""
     instructions: ClassVar[str]
     difference: ClassVar[str]
     """Unit of a difference between two systems, for the statement on statistical power."""
@@ -68,10 +68,10 @@ class Kind(ABC):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Return items for a sample of the prompts, and notes on prompts that were left out.
+        """Return items for some of the prompts, selected by ``draw``, and notes on prompts that cannot be used.
 
         Args:
-            prompts: Sample of each system, by prompt id.
+            prompts: For each prompt id, the sample of each system.
             encode: Function from texts to sentence vectors. It loads a model when it is first called.
             rng: Random generator for all choices.
 
@@ -88,15 +88,15 @@ class Kind(ABC):
         return []
 
     def marking(self) -> Marking | None:
-        """The task of marking words in a text. By default there is none."""
+        """The task of marking words in a text after a certain answer. By default there is none."""
         return None
 
     @abstractmethod
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """The measures of each system from the answers to a question."""
+        """The measures that the answers to ``question`` give, each with the numbers of every system."""
 
     def draw(self, prompts: Sequence[str], rng: np.random.Generator, found: str) -> list[str]:
-        """Sample as many of ``prompts`` as the survey has items. ``found`` describes the prompts in the error message.
+        """Select as many of ``prompts`` as the survey has items, at random. ``found`` describes them in the message.
 
         Raises:
             ValueError: If there are too few prompts.
@@ -118,7 +118,7 @@ registry = Registry[type[Kind]]("survey kind", Kind)
 
 @dataclass(frozen=True)
 class Judgements:
-    """Valid answers to one question, with one row per answer."""
+    """Valid answers to one question, one per row. ``items`` and ``judges`` have the number of its item and judge."""
 
     values: list[str]
     writers: list[dict[str, str]]
@@ -129,7 +129,7 @@ class Judgements:
 
 @dataclass(frozen=True)
 class SystemAnswers:
-    """Answers about one system, with one number per row."""
+    """Answers about one system as numbers, one per row. ``items`` and ``judges`` are as in ``Judgements``."""
 
     values: Float[np.ndarray, "N"]
     items: Int[np.ndarray, "N"]
@@ -148,7 +148,7 @@ class AnswerMeasure:
 
 
 def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, SystemAnswers]:
-    """For each system, its answers as numbers: ``number`` converts those about the text on ``side``."""
+    """For each system, the answers about its texts on ``side``, converted by ``number``."""
     systems = sorted({writers[side] for writers in answers.writers})
     found = {}
     for system in systems:
@@ -168,7 +168,7 @@ GAP = "[...]"
 
 
 def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, encode: Encode) -> list[list[int]]:
-    """For each sentence, the indices of the most similar sentences of the document, in the document's order.
+    """For each of ``sentences``, the indices of the ``count`` most similar sentences of ``document``, ascending.
 
     Similarity is the cosine of sentence vectors. A document of at most ``count`` sentences is used as a whole, and
     nothing is encoded.
@@ -182,7 +182,7 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
 
 def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
-    """The lines of an excerpt with a mark for each gap, and the index in these lines of each kept sentence.
+    """The sentences of ``document`` with indices in ``kept``, with a mark for each gap, and their new indices.
 
     >>> shown_document(["a", "b", "c", "d"], {0, 2})
     (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})

@@ -71,7 +71,7 @@ class Pairwise(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Makes items: pairs of texts of similar length. Each system is on the left and on the right equally often."""
+        """Make items: pairs of texts of similar length. Each system is text A in half of the items."""
         config: PairwiseConfig = self.config
         usable = []
         for prompt, samples in prompts.items():
@@ -104,7 +104,7 @@ class Pairwise(Kind):
         return [Question(name=name, text=text, choices=choices, levels=["nominal"]) for name, text in ASKED.items()]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """How often each system was preferred, and how often neither system was."""
+        """The share of answers that prefer each system, and the share that calls both the same."""
         systems = sorted({system for writers in answers.writers for system in writers.values()})
         preferred = np.array([w.get(v, "") for v, w in zip(answers.values, answers.writers, strict=True)])
         ties = SystemAnswers((preferred == "").astype(np.float64), answers.items, answers.judges)

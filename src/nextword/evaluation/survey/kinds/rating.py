@@ -27,7 +27,7 @@ from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Passage, Question
 
 REFERENCE = "reference"
-"""Name of the human references."""
+"""Name of the human references among the systems."""
 
 INSTRUCTIONS = """\
 You see several texts that were written about the same topic. Rate each of them from 1 to 5, by itself.
@@ -50,13 +50,13 @@ class RatingConfig(SurveyConfig):
 
     typical_spread: ClassVar[float] = 1.4
     items_per_form: int = Field(default=3, ge=1, le=1000)
-    """Number of sets of texts per judge, without checks."""
+    """Maximum number of prompts (with the texts of all systems) per form, without checks. A form is for one judge."""
     checks: int = Field(default=1, ge=0, le=50)
     """Number of attention checks per form."""
     reference: bool = True
     """Whether judges also rate the human references."""
     show_prompt: bool = True
-    """Whether judges see the topic of the texts."""
+    """Whether judges see the topic of the texts: the field ``auxiliary`` of the samples or, without it, the prompt."""
 
 
 @registry.register("rating")
@@ -79,7 +79,7 @@ class Rating(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Make items. Each is the set of texts after one prompt."""
+        """Make items. Each has the texts of all systems for one prompt."""
         config: RatingConfig = self.config
         items = []
         for prompt in self.draw(list(prompts), rng, "the prompts that all files have"):
@@ -109,7 +109,7 @@ class Rating(Kind):
         ]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """For each system: the mean of its points, and its mean rank within the sets of texts that each judge rated."""
+        """For each system: its mean points, and the mean rank of its texts among those of one prompt and judge."""
         title = question.text.partition(" (")[0]
         points = Measure(
             title=f"{title} mean", group=title, unit="points from 1 to 5", goal="higher", decimals=2,
