@@ -105,7 +105,7 @@ class CiderConfig(MetricConfig):
     sigma: float = Field(default=6.0, gt=0)
     """Standard deviation σ of the penalty on length differences, in tokens."""
     cut: Cut = "words"
-    """Tokenization: "words" (lower case, without punctuation) or "spaces" (split at spaces, unchanged)."""
+    """Tokenization: "words" (lower case, without punctuation) or "spaces" (split at white space, unchanged)."""
 
 
 @registry.register("cider")

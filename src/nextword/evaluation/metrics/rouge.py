@@ -155,7 +155,7 @@ class RougeConfig(MetricConfig):
     value: Value = "f1"
     """Value to report: "f1", "precision" or "recall". The reference with the highest F1 is always used."""
     stemmer: bool = True
-    """Whether to apply the Porter stemmer to English words."""
+    """Whether to apply the Porter stemmer (English) to words of more than three characters."""
     unicode: bool = False
     """Whether to keep letters outside a-z, which rouge-score drops."""
     split_sentences: bool = False
