@@ -26,8 +26,8 @@ class PointerSentinelConfig(PointerConfig):
 
     head: Literal["ps"] = "ps"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Initial bias of the sentinel's score, which competes with the scores of all visible positions. ``fitted``: copying
-    has at most 3 % of the probability, even in the longest text that the model supports, and the model's most likely
+    """Initial bias of the sentinel's score, which competes with the scores of all visible positions. ``fitted``: even
+    in the longest text that the model supports, copying has at most 3 % of the probability, and the model's most likely
     token rarely changes; the weights ``w_g`` then start at zero. Published: 0."""
 
 

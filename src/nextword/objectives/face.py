@@ -177,7 +177,7 @@ class Face(Objective):
         self.counts = torch.cat([kept, kept.new_zeros(size - len(kept))])
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the summed negative log-likelihood; in training, adds the batch to the counts, then weights by them."""
+        """Returns the summed negative log-likelihood; in training, weighted by counts that include this batch."""
         distribution, config, tokens = head(context), self.config, len(targets)
         each = -distribution.log_prob(targets[:, None])[:, 0]
         if not self.training:

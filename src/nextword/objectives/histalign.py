@@ -128,8 +128,8 @@ REDUCTIONS: dict[str, Callable[[Iterable[RankedMemory]], Weigh]] = {
     "offset_mean": partial(_by_offset, mean=True),
     "offset_sum": partial(_by_offset, mean=False),
 }
-"""The reductions by name. Each receives an iterable of the memories of the whole batch, over which it iterates once if it
-counts pairs over the batch, and returns the weights of a memory's heights as a function."""
+"""The reductions by name. Each receives an iterable of the memories of the whole batch, iterates over it once if it
+counts pairs over the batch, and returns a function ``Weigh``."""
 
 SUMS_OF_POSITIONS = frozenset({"position_mean", "pair_sum"})
 """Reductions that are sums over positions. In the others, the pairs of one row change the weight of other rows."""
@@ -232,7 +232,7 @@ class HistAlign(Objective):
     Config = HistAlignConfig
 
     def check(self, head: Head) -> None:
-        """Raises ValueError if ``head`` stores no tokens, or ``memory_values`` is ``labels`` and it stores the source's."""
+        """Raises ValueError if ``head`` stores no tokens, or with ``memory_values=labels`` those of the source."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
                 f"histalign: head '{head_spec(head.config)}' stores no tokens, so there is nothing to align; "
@@ -252,7 +252,7 @@ class HistAlign(Objective):
         return f"{self.config.reduction} divides by counts of pairs over the whole batch"
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the token loss plus ``alpha`` times the ranking loss, both before division by the number of tokens."""
+        """Returns the token loss plus ``alpha`` times the ranking loss, both not divided by the number of tokens."""
         assert isinstance(head, RemembersTokens)
         tokens = len(targets)
         # computed before the token loss, which keeps (N, S) tensors until the backward pass

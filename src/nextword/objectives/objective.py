@@ -138,7 +138,7 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """Continuations of R prefixes. ``repeated`` marks tokens in n-grams that occurred earlier in the same one."""
+    """R continuations. ``repeated`` marks tokens in n-grams that occurred earlier in the same continuation."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
