@@ -85,7 +85,7 @@ def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """Returns which ``further`` modules and modules of the backbone with parameters a pass runs, in this order."""
+    """Returns the modules that a pass runs, in order: those of ``further``, and the backbone's with parameters."""
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]

@@ -44,7 +44,7 @@ class SoftPrefixConditioner(Conditioner):
 
         prefix_p = W sum_s softmax_s(u_p . y_s / sqrt(E)) y_s + b
 
-    Effect: the frozen decoder reads the vectors like a prompt; the whole text would take more than P positions. Cost:
+    Effect: the frozen decoder reads the vectors like a prompt of P tokens, however long the auxiliary text is. Cost:
     ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching it changes the model's
     predictions: b is initialised to the mean input embedding, and W with small random weights.
 

@@ -258,8 +258,8 @@ class NextToken(ABC):
     def positions(self) -> dict[str, Float[Tensor, "N S"]]:
         """For each component with stored tokens, by name: the probability that comes from each stored token.
 
-        Such components are caches, pointers and retrieved tokens. S counts positions (padding included) of the text
-        that ``positions_in`` names. The sum over the positions with a token equals the token's share in ``sources``.
+        Such components are caches, pointers and retrieved tokens. The S columns are the positions (padding included) of
+        the text that ``positions_in`` names. The sum over a token's positions is the token's share in ``sources``.
         """
         return _joined([self[rows]._log_positions() for rows in self._chunks()])
 

@@ -19,7 +19,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class SoftmaxDistribution(NextToken):
-    """Softmax over the scores of all V tokens (dense scores), a few of which ``edits`` change, and stored tokens.
+    """Softmax over the scores of all V tokens (dense scores), some changed by ``edits``, and over stored tokens.
 
     With ``z = vocabulary(states)`` after the edits, and stored entries j with the token ``w_j`` and the log-mass
     ``s_j``::

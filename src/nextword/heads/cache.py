@@ -73,8 +73,8 @@ class CacheHead(Head):
     that fits the norms and a weight of at most 0.03, which costs at most 0.031 nats per token on any text.
     ``nw.calibrate`` chooses better settings on your text.
 
-    ``long`` limits the visible positions to that number, which may be above the length of the backbone's window
-    (TRIME's long-term memory) or below. Each position is stored once, with the state that predicted its next token. A
+    ``long`` is the largest number of earlier positions that a position sees. It may exceed the backbone's window
+    (TRIME's long-term memory). Each position is stored once, with the state that predicted its next token. A
     start token begins a new document, whose positions do not see the previous document.
 
     Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.

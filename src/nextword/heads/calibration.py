@@ -7,8 +7,8 @@ Let ``z`` be the score of a token, ``Z`` the log of the softmax's normaliser, ``
 
 The log-probability is ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w``, and
 ``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. Both numbers are computed at some
-temperatures. After subtracting the largest ``s_j / t`` of its sum, each is smooth in ``log t`` and lies in [0, log S],
-so a spline interpolates between temperatures.
+temperatures. Minus the largest ``s_j / t`` that it sums, each is smooth in ``log t`` and lies in [0, log S], so a
+spline interpolates between temperatures.
 """
 
 from __future__ import annotations

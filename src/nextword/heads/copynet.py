@@ -38,7 +38,7 @@ class CopyNetHead(Head):
     """Earlier positions, or positions of the source, and the tokens of the vocabulary are normalised together.
 
     Formula: with ``z_v = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``, where ``q_t`` is the input of
-    the projections (``h_t``, or more with ``+mi``) and ``w_v`` the output embedding of v::
+    the projections (``h_t``, or a wider vector with ``+mi``) and ``w_v`` the output embedding of v::
 
         P(v) = (exp z_v + sum_{s: x_s = v} exp c_s) / (sum_u exp z_u + sum_s exp c_s)
 

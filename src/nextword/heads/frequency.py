@@ -42,8 +42,8 @@ class FrequencyConfig(HeadConfig):
     counts: str | None = None
     """File of token counts from which classes are made (``nextword count``); read once, when the head is built."""
     division: Literal["mefmax", "eq-freq", "eq-token"] = "mefmax"
-    """Division into classes. ``mefmax`` chooses their number. If ``classes`` is their number, ``eq-freq`` gives them
-    about equal sums of counts, and ``eq-token`` equally many tokens."""
+    """Division into classes. ``mefmax`` chooses their number. ``eq-freq`` and ``eq-token`` make as many as ``classes``
+    says, with about equal sums of counts or with equally many tokens."""
     classes: int | None = Field(default=None, ge=1)
     """Number of classes K, for the divisions ``eq-freq`` and ``eq-token``."""
     start: Literal["softmax", "random"] = "softmax"
@@ -182,8 +182,8 @@ class FrequencyHead(Head):
     """Predicts the frequency class of the next token, then the token within this class.
 
     Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w. Tokens are
-    divided into K classes by their counts in a corpus. All classes have about the same sum of counts, and the tokens of
-    one class similar counts (MefMax, ``nextword.functional.frequency.classes``).
+    divided into K classes by their counts in a corpus. All classes have about the same sum of counts; tokens of one
+    class have similar counts (MefMax, ``nextword.functional.frequency.classes``).
 
     Expresses: a rare token competes directly with rare tokens only; with frequent tokens it competes through its class.
     Costs: K D new parameters; training scores only the tokens of the targets' classes, on average about V / K.

@@ -44,7 +44,10 @@ class HeadConfig(SpecSettings):
         return self.model_copy(update=open_) if open_ else self
 
     def to_fine_tune(self) -> Any:
-        """These settings for training a pretrained model: ``+mi`` becomes ``+mi:norm``; some heads change form."""
+        """These settings for training a pretrained model, with ``+mi:norm`` in place of ``+mi``.
+
+        A head whose initial form cannot be trained well overrides this method.
+        """
         mi = getattr(self, "mi", None)
         return self if mi is None else self.model_copy(update={"mi": mi.for_pretrained()})
 
@@ -84,7 +87,7 @@ class CachedModule(nn.Module):
     """A module of a head that reads earlier positions or the source, and computes the tensors to cache for them.
 
     Values that depend on only one position are computed once, when the position is new, and cached. By default, a
-    module caches the values of those of its child modules that are a ``CachedModule``.
+    module caches what those of its children cache that are a ``CachedModule``.
     """
 
     remembers: bool = False
@@ -93,7 +96,7 @@ class CachedModule(nn.Module):
     """Whether the module reads the encoder's tokens and states."""
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """Tensors (B, T, ...) to cache for the T new positions, by name, computed from ``Context.inputs`` there."""
+        """Tensors (B, T, ...) to cache for the T new positions, by name; ``inputs`` are those of projections."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
@@ -111,7 +114,7 @@ class Head(nn.Module, ABC):
     A concrete head is final (it has no subclasses), is in one file of ``nextword/heads`` with its ``Config``, and is
     registered with ``@registry.register("name")``. Its projections read ``context.inputs``: the last state or, if its
     settings have a value for ``mi``, a vector from several layers and positions. A module that reads other positions
-    is an attribute of the head and a ``CachedModule``; this class finds it.
+    must be an attribute of the head and a ``CachedModule``; then this class caches its values.
 
     Args:
         config: The head's settings.
@@ -209,7 +212,7 @@ class Head(nn.Module, ABC):
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called when this head is attached to a model with the head ``former``, which a head over a head may reuse."""
+        """Called when this head is attached to a model with the head ``former``; a head over another may reuse it."""
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to reject a model that does not match the head's files.

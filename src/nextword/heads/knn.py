@@ -133,7 +133,7 @@ class KnnHead(WrapperHead):
         return self.config.store is not None and self.config.overlap > 0
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
-        """Rejects a datastore of another model; warns if other weights made it, whose states are similar."""
+        """Rejects a datastore that another model made; if its states are similar to this model's, only warns."""
         super().validate_backbone(context_of, weights_of)
         own = weights_of()
         self._weights = set() if own is None else {own}

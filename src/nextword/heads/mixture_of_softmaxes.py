@@ -53,7 +53,7 @@ class MixtureOfSoftmaxes(Head):
     """Several softmaxes over one output embedding, mixed by a gate.
 
     Formula: ``P(w) = sum_i pi_i softmax_w(f_i . e_w)`` with ``f_i = S_i q_t + b_i`` and ``pi = softmax(G q_t + g)``
-    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform). ``q_t`` is ``h_t``, or more with ``+mi``.
+    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform). ``q_t`` is ``h_t``, or wider with ``+mi``.
 
     Expresses: several modes far apart in embedding space ("king or woman, not queen"). The log of a sum removes the
     bound D + 1 on the rank of the log-probability matrix. Costs: K products with the output embedding.

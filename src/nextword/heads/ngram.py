@@ -51,7 +51,7 @@ class NgramConfig(WrapperHeadConfig):
     limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
     """Maximum number of occurrences of a match in the corpus. More frequent matches are not used."""
     lengths: list[int] = Field(default=list(LENGTHS))
-    """Shortest length, in tokens, of each group of longest matches. Each group has shares of its own."""
+    """Longest matches are grouped by length: shortest length, in tokens, in each group. A group has its own shares."""
     shares: list[list[float]] | None = None
     """For each group, the share of the head below, then the share of each level. Filled in from ``weights`` or by
     ``nw.calibrate``. None: all levels together have 0.03, which costs at most 0.031 nats per token. Learned shares

@@ -46,8 +46,8 @@ class PointerGeneratorHead(Head):
     """A gate mixes the softmax with additive attention over earlier positions or the source.
 
     Formula: with ``z_v = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
-    positions and ``g_t = sigmoid(w_g . h_t + b_g)``, where ``q_t`` is the input of the projections (``h_t``, or more
-    with ``+mi``), ``w_v`` the output embedding of v, and att and att_b are learned::
+    positions and ``g_t = sigmoid(w_g . h_t + b_g)``, where ``q_t`` is the input of the projections (``h_t``, or a
+    wider vector with ``+mi``), ``w_v`` the output embedding of v, and att and att_b are learned::
 
         P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
 

@@ -36,8 +36,8 @@ class PointerSentinelHead(Head):
     """Attention over earlier positions or the source and a sentinel; the sentinel's share goes to the softmax.
 
     Formula: with ``z_v = (S q_t + b) . w_v``, ``c_s = PD q_t . tanh(LD q_s)`` over the visible positions and the
-    sentinel's score ``k_t = w_g . h_t + b_g``, where ``q_t`` is the input of the projections (``h_t``, or more with
-    ``+mi``) and ``w_v`` the output embedding of v::
+    sentinel's score ``k_t = w_g . h_t + b_g``, where ``q_t`` is the input of the projections (``h_t``, or a wider
+    vector with ``+mi``) and ``w_v`` the output embedding of v::
 
         (a, g_t) = softmax([c, k_t])
         P(v) = g_t softmax(z)_v + sum_{s: x_s = v} a_s

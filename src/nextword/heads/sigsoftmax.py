@@ -51,7 +51,7 @@ class SigsoftmaxHead(Head):
     """Softmax with a sigmoid factor, over a learned projection of the states.
 
     Formula: ``P(w)`` proportional to ``exp(z_w) sigmoid(z_w + shift)`` with ``z_w = (S q_t + b) . e_w``; in log space
-    ``z + logsigmoid(z + shift)``. ``q_t`` is ``h_t``, or more with ``+mi``.
+    ``z + logsigmoid(z + shift)``. ``q_t`` is ``h_t``, or a wider vector with ``+mi``.
 
     Expresses: ``logsigmoid`` is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
     Costs: one more pass over V than softmax, and the D x D projection.

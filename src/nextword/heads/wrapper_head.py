@@ -218,7 +218,7 @@ class WrapperHead(Head):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """``distribution`` normalised together with the entries ``stored``; an error names ``place``, the cause.
+    """``distribution`` normalised together with the entries ``stored``, as the setting ``place`` asks.
 
     Raises:
         ValueError: If the distribution is not one softmax.

@@ -49,7 +49,7 @@ class Likelihood(Objective):
     Source: standard; with a cache: TRIME, Zhong et al. 2022.
 
     Differs from the published code: the cache stores input tokens. ``mle:labels`` stores labels, as TRIME's released
-    code does. With masked prompts, it trains the model to ignore the cache.
+    code does; with masked prompts, this trains the model to ignore the cache.
 
     Examples:
         >>> from nextword.objectives import parse_objective

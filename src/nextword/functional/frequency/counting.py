@@ -61,7 +61,7 @@ def count_tokens(
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
-    """Counts how often each token occurs in ``data``. Special tokens are not added; line ends are as in the task ``lm``.
+    """Counts how often each token occurs in ``data``. Special tokens are not added; line ends count as in task ``lm``.
 
     Args:
         data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of such files, a name on the hub (``name``
