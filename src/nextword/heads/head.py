@@ -111,10 +111,10 @@ def _cached_parts(module: nn.Module) -> list[CachedModule]:
 class Head(nn.Module, ABC):
     """Computes a ``NextToken`` distribution from hidden states and cached positions.
 
-    A concrete head is final (it has no subclasses), is in one file of ``nextword/heads`` with its ``Config``, and is
-    registered with ``@registry.register("name")``. Its projections read ``context.inputs``: the last state or, if its
-    settings have a value for ``mi``, a vector from several layers and positions. A module that reads other positions
-    must be an attribute of the head and a ``CachedModule``; then this class caches its values.
+    A concrete head is final (it has no subclasses), is in one file with its ``Config``, and is registered with
+    ``@registry.register("name")``. Its projections read ``context.inputs``: the last state or, if its settings have a
+    value for ``mi``, a vector from several layers and positions. A module that reads other positions must be an
+    attribute of the head and a ``CachedModule``; then this class caches its values.
 
     Args:
         config: The head's settings.
@@ -292,7 +292,7 @@ class Draw(Protocol):
         """
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """Chooses again where ``rows`` is True, because no token was allowed; None if a row has no other choice."""
+        """Chooses again where ``rows`` is True, because no token was allowed; None if such a row has no choice left."""
 
 
 @runtime_checkable

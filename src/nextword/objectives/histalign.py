@@ -209,9 +209,10 @@ class HistAlign(Objective):
 
         L = L_token + alpha * reduce_{t, i, j: r_j > r_i} max(0, s_tj - s_ti + margin (r_j - r_i))
 
-    Effect: entries with the target rank above entries with similar tokens, and these above unrelated ones, so the cache
-    alone can predict the target. Cost: similarities are computed a second time; one sort per distinct target; for
-    positions whose target is in the cache, one search per entry. ``offset_mean`` and ``offset_sum`` visit every pair.
+    Effect: entries with the target get higher scores than entries with similar tokens, and these get higher scores than
+    unrelated ones, so the cache alone can predict the target. Cost: similarities are computed a second time; one sort
+    per distinct target; for positions whose target is in the cache, one search per entry. ``offset_mean`` and
+    ``offset_sum`` visit every pair.
 
     With the default reduction the loss of a batch is the sum of the losses of its rows: the mean over each position's
     pairs, with ranks among the visible entries. ``histalign:paper`` is eq. 5 and 6. ``histalign:released`` and
