@@ -1,4 +1,4 @@
-"""Conditioners let a decoder follow an auxiliary text. Importing this package registers all of them."""
+"""Conditioners let a decoder-only model follow a second text. Importing this package registers all conditioners."""
 
 import importlib
 import pkgutil

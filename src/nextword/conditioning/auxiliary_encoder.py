@@ -23,7 +23,9 @@ POOLER = "pooler."
 
 
 def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
-    """Loads an encoder from a folder, the hub or its package ("minilm"); a model is returned unchanged.
+    """Loads an encoder from a folder, from the hub, or by the name "minilm" from an installed package.
+
+    ``source`` may also be a loaded model, which is returned unchanged.
 
     Raises:
         ValueError: If there is no such model, or it does not return an encoder's hidden states.
@@ -41,7 +43,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
 
 
 def expect_encoder(source: str | Path) -> None:
-    """Raises ValueError if there is no such model; its weights are not loaded."""
+    """Raises ValueError if ``source`` names no model; only the model's configuration is loaded."""
     name = _name_of(source)
     with _explained(source):
         AutoConfig.from_pretrained(name)
@@ -100,7 +102,7 @@ def width_of(config: dict[str, Any]) -> int:
 
 
 def longest_text(encoder: PreTrainedModel) -> int | None:
-    """Returns the largest number of tokens that an encoder can encode; None if its positions are relative."""
+    """Returns the largest number of tokens that an encoder can encode; None if its configuration has no limit."""
     for module in encoder.modules():
         positions: Any = getattr(module, "position_embeddings", None)
         if isinstance(positions, torch.nn.Embedding) and positions.padding_idx is not None:
@@ -130,7 +132,7 @@ def fingerprint(encoder: torch.nn.Module) -> str:
 
 @torch.no_grad()
 def fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """The checksum of ``fingerprint``, for weights by name, in the order of their names."""
+    """The checksum of ``fingerprint``; ``weights`` are pairs of a name and a tensor, sorted by name."""
     digest = hashlib.sha256()
     for name, weight in weights:
         if name.startswith(POOLER):
@@ -143,7 +145,7 @@ def fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def comparable_fingerprint(model: torch.nn.Module) -> str | None:
-    """Returns the model's ``fingerprint``, or None if it cannot be compared, as for float16 or meta-device weights."""
+    """Returns the model's ``fingerprint``; None if any weight is in float16 or has no values (meta device)."""
     weights = list(model.parameters())
     # float16 rounds differently from bfloat16
     if any(weight.dtype == torch.float16 or weight.is_meta for weight in weights):
@@ -152,7 +154,7 @@ def comparable_fingerprint(model: torch.nn.Module) -> str | None:
 
 
 def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) -> None:
-    """Raises ValueError if an encoder differs from the one that was saved with a model."""
+    """Raises ValueError, beginning with ``where``, if ``encoder`` differs from the one with this ``identity``."""
     width, theirs = width_of(identity["config"]), encoder.config.hidden_size
     if width != theirs:
         raise ValueError(

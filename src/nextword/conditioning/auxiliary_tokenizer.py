@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FILL = {"aux_input_ids": 0, "aux_attention_mask": 0, "source_ids": 0, "source_positions": -1}
-"""Padding value of each input."""
+"""Padding value of each input that ``AuxiliaryTokenizer`` makes."""
 
 ENCODER_TOKENIZER = "encoder_tokenizer"
 """Name of the folder with the encoder's tokenizer, in a conditioned model's folder or beside it."""
@@ -86,18 +86,19 @@ class AuxiliaryTokenizer:
     def __call__(self, texts: Sequence[str]) -> BatchEncoding:
         """Returns padded inputs for the model.
 
-        These are ``aux_input_ids`` and ``aux_attention_mask``; with a decoder tokenizer also ``source_ids`` and
-        ``source_positions``.
+        These are ``aux_input_ids`` and ``aux_attention_mask`` for the encoder. With a decoder tokenizer there are also
+        ``source_ids``, the text in the decoder's tokens, and ``source_positions``, the index in ``aux_input_ids`` of
+        the encoder's token at which each of the decoder's tokens begins.
 
         Raises:
-            ValueError: If there is no text, or a row has none or an empty one; the message names the rows.
+            ValueError: If ``texts`` is empty, or has a row that is not a text or is empty; the message names the rows.
         """
         rows = self.rows(texts)
         rows["aux_attention_mask"] = [[1] * len(row) for row in rows["aux_input_ids"]]
         return BatchEncoding({name: stacked(found, FILL[name]) for name, found in rows.items()})
 
     def rows(self, texts: Sequence[str]) -> dict[str, list[list[int]]]:
-        """Returns the inputs of ``__call__`` without padding and mask, as columns of a data set."""
+        """Returns the inputs of ``__call__`` as lists, without padding and without the mask."""
         self._expect_texts(texts)
         made: Any = self.encoder(
             list(texts),

@@ -26,11 +26,11 @@ class ConditionerConfig(SpecSettings):
     conditioner: str
     """Registered name of the conditioner."""
     trains: Literal["new", "downstream", "decoder", "all"] = "new"
-    """What is trained. ``new``: conditioner, head and an untied output layer; ``downstream``: also all decoder weights
-    after the conditioner; ``decoder``: also the whole decoder; ``all``: also the auxiliary encoder."""
+    """What is trained. ``new``: conditioner, head and, if untied, the output layer; ``downstream``: also all decoder
+    weights after the conditioner; ``decoder``: also the whole decoder; ``all``: also the auxiliary encoder."""
     start: Literal["unchanged", "random"] = "unchanged"
-    """Initial values of the new weights. ``unchanged``: the model's distribution stays the same, and an untied output
-    layer is a copy. ``random``: random values, also for an untied output layer (published)."""
+    """Initial values of the new weights. ``unchanged``: the model's predictions do not change; an untied output layer
+    starts as a copy of the model's. ``random``: random values, also for an untied output layer (published)."""
 
     @property
     def unties(self) -> bool:
@@ -39,7 +39,7 @@ class ConditionerConfig(SpecSettings):
 
 
 def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
-    """Parses the arguments of a spec such as ``prefix:8`` into settings; error messages call the number ``what``."""
+    """Parses the arguments of a spec such as ``prefix:8`` into ``{setting: 8}``; errors call the number ``what``."""
     if not arguments:
         return {}
     if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
@@ -50,7 +50,7 @@ def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
 class OutputProjection(nn.Linear):
     """The last linear layer of a conditioner, whose output is added to states or logits of the decoder.
 
-    Its weights are initialised with zeros if ``start`` is ``unchanged``, otherwise with small random numbers.
+    Its weights are initialised to zero if ``start`` is ``unchanged``, otherwise to small random numbers.
     """
 
     def __init__(self, inputs: int, outputs: int, start: str) -> None:
@@ -67,12 +67,12 @@ class OutputProjection(nn.Linear):
 
     @property
     def is_zero(self) -> bool:
-        """Whether all weights are zero, so that nothing is added."""
+        """Whether all weights and the bias are zero, so that nothing is added."""
         return not (self.weight.any() or self.bias.any())
 
     @torch.no_grad()
     def resize(self, outputs: int) -> None:
-        """Changes the number of outputs; new outputs add zero."""
+        """Changes the number of outputs to ``outputs``; new outputs add zero."""
         kept = min(outputs, self.out_features)
         weight, bias = self.weight.new_zeros(outputs, self.in_features), self.bias.new_zeros(outputs)
         weight[:kept], bias[:kept] = self.weight[:kept], self.bias[:kept]
@@ -84,9 +84,9 @@ class OutputProjection(nn.Linear):
 class Conditioner(nn.Module, ABC):
     """Base class of conditioners, which pass an encoder's states to a decoder: to its logits, layers or input.
 
-    A subclass is in one file with its ``Config`` and is registered with ``@registry.register("name")``. ``read``
-    computes, once per text, everything that depends only on the auxiliary text. Its result is stored beside the KV
-    cache and passed to the other methods at every step as ``kept``.
+    A subclass is in one file with its ``Config`` and is registered with ``@registry.register("name")``. Its method
+    ``read`` computes, once per auxiliary text, everything that depends only on this text. The result is stored beside
+    the KV cache, and other methods get it at every decoding step as ``kept``.
 
     Args:
         config: The conditioner's settings.
@@ -117,7 +117,7 @@ class Conditioner(nn.Module, ABC):
 
     @abstractmethod
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """Computes named tensors (B, ...) from the encoder's last hidden states, for use at every decoding step.
+        """Computes tensors (B, ...) by name from the encoder's last hidden ``states``, for use at every decoding step.
 
         ``valid`` is False at padding, and True for at least one token of each row.
         """
@@ -130,7 +130,9 @@ class Conditioner(nn.Module, ABC):
         """
 
     def init_from_backbone(self, backbone: Any) -> None:
-        """Initialises weights from the backbone, such as a new output layer; called once, when attached.
+        """Called once, when the conditioner is attached, to initialise weights from the backbone.
+
+        By default, it sets an untied output layer of the backbone to random numbers if ``start`` is ``random``.
 
         Raises:
             ValueError: If the backbone lacks something that the conditioner needs.
@@ -153,7 +155,7 @@ class Conditioner(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} inserts nothing before a text")
 
     def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:
-        """Returns the output layer to use, which may add an offset to the logits of each sequence."""
+        """Returns the output layer to use in place of ``vocabulary``, such as one that adds an offset to the logits."""
         return vocabulary
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
@@ -161,11 +163,11 @@ class Conditioner(nn.Module, ABC):
         return []
 
     def resized(self, vocab_size: int) -> None:
-        """Called when the size of the vocabulary changes."""
+        """Called when the size of the vocabulary becomes ``vocab_size``."""
 
     @property
     def is_neutral(self) -> bool:
-        """Whether the conditioner does not change the model yet: all its output projections are zero."""
+        """Whether the conditioner does not change predictions yet: it has output projections, and all are zero."""
         added = [module for module in self.modules() if isinstance(module, OutputProjection)]
         return bool(added) and all(module.is_zero for module in added)
 
@@ -180,7 +182,7 @@ grammar = Grammar(registry, ConditionerConfig, "bergpt")
 
 
 def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> ConditionerConfig:
-    """Returns the config of a conditioner spec or of a dictionary; a config is returned unchanged.
+    """Returns the config of a conditioner spec or a dictionary of settings; a config is returned unchanged.
 
     >>> parse_conditioner("LMH:max").pooling
     'max'
@@ -194,14 +196,13 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     nextword.settings.registry.UnknownNameError: unknown conditioner 'bertgpt'. Did you mean 'bergpt'? Known: ...
 
     Raises:
-        ValueError: If the name or a key is unknown, or an argument is invalid; the message names the nearest known
-        name.
+        ValueError: If the name or a key is unknown (the message has the nearest known one), or a value is invalid.
     """
     return grammar.parse(spec)
 
 
 def conditioner_spec(config: ConditionerConfig) -> str:
-    """Returns the shortest spec from which ``parse_conditioner`` returns this config.
+    """Returns the shortest spec from which ``parse_conditioner`` returns ``config``.
 
     >>> conditioner_spec(parse_conditioner({"conditioner": "bergpt", "last": 3}))
     'bergpt:3'

@@ -53,7 +53,7 @@ def _attention_of(layer: nn.Module) -> nn.Module | None:
 
 
 def prepare_layers(backbone: Any) -> None:
-    """Registers the hooks on all layers, once; they do nothing in a forward pass without the argument ``ARGUMENT``.
+    """Registers hooks on all layers, once; in a forward pass without an argument named ``ARGUMENT`` they do nothing.
 
     Raises:
         ValueError: If the layers are not found.
@@ -85,7 +85,7 @@ def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """Returns the backbone's modules that have parameters and the ``further`` modules, in the order of a pass."""
+    """Returns the modules that a pass runs, in order: those of ``further``, and the backbone's with parameters."""
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]
@@ -139,7 +139,7 @@ class CrossAttentionConfig(ConditionerConfig):
         return [str(self.last)] if self.last > 1 and self.layers is None else []
 
     def chosen(self, count: int) -> tuple[int, ...]:
-        """Returns the numbers of the layers that get a block, ascending; ``count`` is the number of decoder layers.
+        """Returns the numbers, ascending, of the layers that get a block; ``count`` is the number of decoder layers.
 
         Raises:
             ValueError: If a layer does not exist or is given twice.
@@ -217,11 +217,13 @@ class _Running:
 class CrossAttentionConditioner(Conditioner):
     """Some decoder layers attend to the auxiliary text, between their self-attention and their feed-forward network.
 
-    Formula: with x the states after a layer's self-attention and its residual connection, and y the encoder's states::
+    Formula: x are the states after a layer's self-attention and its residual connection, y the encoder's states, and O,
+    Q, K and V learned projections::
 
         a = O MHA(LN(x) Q, y K, y V),    x <- x + a,    x <- x + FF(LN(x))
 
-    with ``softmax(Q K^T / sqrt(D / heads)) V`` in every attention head; FF has two layers with a gelu.
+    MHA is ``softmax(q k^T / sqrt(D / heads)) v`` in each attention head, of queries q, keys k and values v. LN is layer
+    norm; FF has two linear layers with a gelu between them.
 
     Effect: the next token may depend on single tokens of the auxiliary text, differently at every position. Cost:
     about ``(2 + 2 expansion) D^2 + 2 D E`` parameters per block; keys and values are computed once per text.
@@ -265,7 +267,7 @@ class CrossAttentionConditioner(Conditioner):
         return dict(zip(self.chosen, self.blocks, strict=True))  # type: ignore[arg-type]  # a list of modules, says torch
 
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """Computes keys and values of every block."""
+        """Computes the keys and values of every block from the encoder's ``states``."""
         kept = {"valid": valid}
         for layer, block in self._block_of.items():
             kept |= {f"keys {layer}": block.key(states), f"values {layer}": block.value(states)}
@@ -276,7 +278,7 @@ class CrossAttentionConditioner(Conditioner):
         prepare_layers(backbone)
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Returns the blocks with their keys and values, as the keyword argument of the backbone."""
+        """Returns the backbone's keyword argument ``ARGUMENT``: the blocks with their keys and values."""
         return {ARGUMENT: _Running(self._block_of, kept)}
 
     def init_from_backbone(self, backbone: Any) -> None:

@@ -47,7 +47,7 @@ def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: 
 
 
 class PooledConditioner(Conditioner, ABC):
-    """Adds ``U p + b`` to the logits of all tokens, computed once per text; p is the pooled auxiliary text."""
+    """Adds ``U p + b`` to the logits at every position, computed once per text from p, the pooled encoder's states."""
 
     changes_states = False
 
@@ -56,7 +56,7 @@ class PooledConditioner(Conditioner, ABC):
         self.project = OutputProjection(self.width, dimensions.vocab_size, config.start)
 
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """Computes ``U p + b``."""
+        """Computes ``U p + b`` from the encoder's ``states``."""
         return {"scores": self.project(pooled(states, valid, self.config.pooling))}
 
     def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:
@@ -65,7 +65,7 @@ class PooledConditioner(Conditioner, ABC):
         return Shifted(vocabulary, scores, torch.arange(len(scores), device=scores.device))
 
     def resized(self, vocab_size: int) -> None:
-        """Changes the number of tokens; new tokens get the offset 0."""
+        """Changes the number of tokens to ``vocab_size``; new tokens get the offset 0."""
         self.project.resize(vocab_size)
 
 
@@ -92,13 +92,13 @@ class LmHeadConditioner(PooledConditioner):
         z = [W U] [h_t; p] + b = W h_t + (U p + b)
 
     The code computes the form on the right: ``U p + b`` once per auxiliary text, ``W h_t`` at every position. W is the
-        backbone's own output layer, untied from its input embedding, so heads, LoRA and quantisation work as usual. A
-        model's logit cap or scale applies to ``W h_t`` only.
+    backbone's own output layer, untied from its input embedding, so heads, LoRA and quantisation work as usual. If the
+    model caps or scales its logits, only ``W h_t`` is capped or scaled.
 
     Effect: tokens related to the auxiliary text get a bias at all positions. Cost: V (D + E) parameters.
 
-    W, U, b and the head are trained; encoder and decoder are frozen. Initially W is the backbone's and U = 0, so
-    predictions do not change. ``lmh:published`` discards the old layer: W and U are initialised at random.
+    W, U, b and the head are trained; encoder and decoder are frozen. Initially W is the pretrained output layer, U = 0
+    and b = 0, so predictions do not change. With ``lmh:published``, W and U start at random.
 
     Source: He, Chen and Kim 2020, section 3.2 (BERT-GPT LMH).
 
@@ -129,8 +129,8 @@ class DistributionAdjustmentConditioner(PooledConditioner):
     Effect: tokens of the topic are more probable throughout the text. The offset is the same at every position: DAU is
     LMH without a new W. Cost: V E parameters, one product per auxiliary text.
 
-    U, b and the head are trained; encoder and decoder are frozen. Initially U = 0, so predictions do not change; with
-    ``dau:published`` U is small and random.
+    U, b and the head are trained; encoder and decoder are frozen. Initially U = 0 and b = 0, so predictions do not
+    change; with ``dau:published``, U starts at small random numbers.
 
     Source: He, Chen and Kim 2020, section 3.3 (BERT-GPT DAU).
 

@@ -22,7 +22,7 @@ class SoftPrefixConfig(ConditionerConfig):
 
     conditioner: Literal["prefix"] = "prefix"
     length: int = Field(default=_DEFAULT_LENGTH, ge=1, le=100_000)
-    """Number of vectors before a text; each takes one of the model's positions."""
+    """Number of vectors before a text. Each takes a position of the model."""
     start: Literal["random"] = "random"
     """Initial values of the new weights: always random, because a prefix cannot leave the predictions unchanged."""
 
@@ -44,7 +44,7 @@ class SoftPrefixConditioner(Conditioner):
 
         prefix_p = W sum_s softmax_s(u_p . y_s / sqrt(E)) y_s + b
 
-    Effect: that of a prompt on a frozen decoder, with P positions instead of the whole auxiliary text. Cost:
+    Effect: the frozen decoder reads the vectors like a prompt of P tokens, however long the auxiliary text is. Cost:
     ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching it changes the model's
     predictions: b is initialised to the mean input embedding, and W with small random weights.
 
@@ -86,13 +86,13 @@ class SoftPrefixConditioner(Conditioner):
         nn.init.normal_(self.project.weight, std=embedding.float().std().item() / math.sqrt(self.width))
 
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """Computes the vectors."""
+        """Computes the vectors from the encoder's ``states``."""
         scores = torch.einsum("pe,bae->bpa", self.queries, states) / math.sqrt(self.width)
         weights = scores.masked_fill(~valid[:, None], -torch.inf).softmax(-1)
         return {"embeddings": self.project(weights @ states)}
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """Returns all parameters, because the prefix precedes every layer."""
+        """Returns all parameters of the backbone, because every layer reads the prefix."""
         return list(backbone.parameters())
 
     def before_text(self, kept: Mapping[str, Tensor]) -> Float[Tensor, "B P D"]:

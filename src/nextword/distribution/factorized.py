@@ -23,8 +23,8 @@ from nextword.functional.weight_gradient import FusedBackward
 class FactorizedDistribution(NextToken):
     """``P(w) = P(class of w) * softmax over the tokens of that class`` (F2-Softmax, eq. 2).
 
-    For one token per position, as in training, only the tokens of that token's class are scored. Positions are grouped
-    by class, and each class is one matrix product with its positions.
+    For one given token per position, as in training, only the tokens of the given token's class are scored. Positions
+    are grouped by this class; each group takes one matrix product.
 
     Args:
         vocabulary: Computes a score for every token from states; only differences within a class matter.
@@ -67,7 +67,7 @@ class FactorizedDistribution(NextToken):
         return list(self.vocabulary.shared())
 
     def log_class_probs(self) -> Float[Tensor, "N C"]:
-        """Log-probability of every class (p1 in the paper)."""
+        """Log-probability of every class at each position (p1 in the paper)."""
         return at_least_float32(self.class_scores).log_softmax(-1)
 
     def over_prior(self, log_mass: Float[Tensor, "N C"]) -> FactorizedDistribution:
@@ -120,7 +120,7 @@ class FactorizedDistribution(NextToken):
         return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """Share of the scores that ``ids`` need. For one token per position, only its class's tokens are scored."""
+        """Average share of a row's V scores that ``ids`` need: with one id per position, those of the id's class."""
         if not self._is_grouped(ids) or not len(ids):
             return super().share_scored(ids)
         counts = self.classes.counted(self.classes.token_class[ids[:, 0]])
@@ -181,8 +181,8 @@ class FactorizedDistribution(NextToken):
 class ClassDraw:
     """Chooses a class at each position and returns the distribution within the class (F2-Softmax, eq. 7).
 
-    Greedy decoding takes the most probable class, sampling takes one from p1. Argmax, top-k, top-p and temperature then
-    act within the class.
+    The class is the most probable one or, with ``sample``, sampled by the class probabilities, which ``top_k`` and
+    ``top_p`` truncate. The argmax, top-k, top-p and temperature of ``generate`` then act within the class.
     """
 
     def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
@@ -198,14 +198,14 @@ class ClassDraw:
         return distribution.within(chosen)
 
     def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token itself, for use if no logits processor acts within the chosen class; only this class is scored."""
+        """A token of a class that this call chooses; no logits processor can act, and only this class is scored."""
         return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """Chooses another class at some positions, because no token of the first class was allowed there.
 
-        Every class is tried at most once, those removed by truncation last. Returns None if a position has no class
-        left.
+        Every class is tried at most once; a class that ``top_k`` or ``top_p`` removed may be tried too. Returns None if
+        all classes have been tried at a position.
         """
         assert self._distribution is not None
         assert self._chosen is not None
@@ -241,7 +241,7 @@ class TokenClasses:
         order: All token ids, class after class.
         sizes: Number of tokens in each class.
         token_class: Class of each token, 0 to C - 1.
-        position: Position of each token within its class.
+        place: Index of each token within its class.
     """
 
     order: Int[Tensor, "V"]

@@ -1,4 +1,4 @@
-"""Mixture: distributions mixed by gate weights."""
+"""Distributions mixed with each other or with stored tokens, and a distribution of stored tokens alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class Mixture(NextToken):
-    """``P(w) = sum_k weight_k P_k(w)``, used for a mixture of softmaxes and for interpolation with a cache.
+    """``P(w) = sum_k weight_k P_k(w)``, used by the head ``mos``.
 
     Args:
         parts: The K distributions, over the same positions and vocabulary.
@@ -95,14 +95,14 @@ class Mixture(NextToken):
 
 
 class PointerMixture(NextToken):
-    """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s`` (pointer generator, pointer sentinel).
+    """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s``, where ``w_s`` is the token of entry s.
 
-    Attention is normalised here over the visible entries, so the row sums to one for any scores. If no entry is
-    visible, the gate is 1.
+    Used by ``pg``, ``ps``, ``cache``, ``knn`` and ``ngram``. The attention ``a`` is the softmax of the scores of the
+    visible entries. If no entry is visible, the gate ``g`` is 1.
 
     Args:
         base: The distribution that the attention is mixed with.
-        attention: Stored tokens with their attention scores (any constant may be added to a row).
+        attention: Stored tokens with their attention scores. A constant added to a row of scores changes nothing.
         log_gate: ``log g`` at each position.
         log_rest: ``log (1 - g)`` at each position. It is separate from ``log_gate`` because computing one from the
             other loses digits (for a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
@@ -189,9 +189,9 @@ class PointerMixture(NextToken):
 
 
 class CacheDistribution(NextToken):
-    """``P(w)`` proportional to the mass of the visible entries that hold ``w``; zero for every other token.
+    """``P(w)`` proportional to the mass of the visible entries with the token w; zero for tokens without such an entry.
 
-    At a position that sees no entry, ``fallback`` is used, so that every row is a distribution.
+    At a position that sees no entry, the distribution is that of ``fallback``.
 
     Args:
         entries: The stored tokens, with the log-mass of each entry.

@@ -31,19 +31,19 @@ _OLD_METHODS = {
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    Methods that return values of few tokens per position never make an (N, V) tensor: rows are computed in chunks that
-        fit the memory budget (``nextword.score_memory``). With gradients, chunks are recomputed in the backward pass.
-        ``log_likelihood``, which training calls, computes each chunk once.
+    Methods that return values of few tokens per position never make an (N, V) tensor: rows (one per position) are
+    computed in chunks that fit the memory budget (``nextword.score_memory``). With gradients, chunks are recomputed in
+    the backward pass. Only ``log_likelihood``, which training calls, and ``log_prob_and_sum`` compute each chunk once.
 
     A subclass is final (its chunks are made by its own constructor). It implements ``_log_probs``, ``_log_prob``,
-    ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and if it points at positions also
-    ``_log_positions`` and ``_log_token_positions``. This base class splits rows into chunks.
+    ``_log_sources``, ``map`` and ``shared`` for all its rows at once; if it has stored tokens, also ``_log_positions``
+    and ``_log_token_positions``. This base class splits rows into chunks.
     """
 
     vocab_size: int
     device: torch.device
     columns: VocabShard = ALL_COLUMNS
-    """The columns of dense scores that this process computes; results are always those of whole rows."""
+    """The columns of the (N, V) scores that this process computes; methods always return results for all V tokens."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -72,15 +72,14 @@ class NextToken(ABC):
         return self.map(lambda tensor: tensor[rows])
 
     def computed(self) -> NextToken:
-        """The same distribution with its (N, V) scores computed, so that several method calls share one product.
+        """The same distribution with its (N, V) scores computed, so that later method calls do not compute them again.
 
-        Use it without gradients, for as many rows as fit into memory. Kinds that share nothing between calls return
-        themselves.
+        Use it without gradients, for as many rows as fit into memory. By default, the distribution itself is returned.
         """
         return self
 
     def relative(self) -> NextToken:
-        """Like ``computed``, but a constant may be added to the log-probabilities of each row, if that is cheaper."""
+        """Like ``computed``, but each row of log-probabilities may differ by a constant, if that is cheaper."""
         return self.computed()
 
     @abstractmethod
@@ -125,8 +124,8 @@ class NextToken(ABC):
             weights: Weight of each position (N,); None: 1. Weights get no gradient.
 
         Raises:
-            ValueError: If ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary. Give
-                positions that do not count any valid token and weight 0.
+            ValueError: If ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary. For a
+                position that should not count, give any token of the vocabulary and the weight 0.
         """
         for name, vector in (("ids", ids), ("weights", weights)):
             shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
@@ -143,14 +142,14 @@ class NextToken(ABC):
     def log_prob_and_sum(
         self, ids: Int[Tensor, "N K"], term: Callable[[Tensor, slice], Tensor]
     ) -> tuple[Float[Tensor, "N K"], Float[Tensor, ""]]:
-        """``log_prob(ids)`` without gradients, and ``sum_n term(log P(ids_n))`` with gradients, in one pass.
+        """``log_prob(ids)`` without gradients, and the sum of ``term`` over all positions with gradients, in one pass.
 
-        Use it for a loss that depends on few tokens per position: the cost is that of ``log_likelihood``.
+        Use it for a loss that depends on few tokens per position. It costs as much as ``log_likelihood``.
 
         Args:
             ids: K tokens for each position.
-            term: Function of the log-probabilities of some positions (n, K) and of the slice of these positions. It
-                returns a number for each of these positions, and reads no other tensor that has a gradient.
+            term: Function of two arguments: the log-probabilities (n, K) of some positions, and the slice of these
+                positions. It returns a number for each of them, and must not read other tensors with gradients.
 
         Raises:
             ValueError: ``ids`` is not of shape (N, K), or a token is outside the vocabulary.
@@ -232,8 +231,8 @@ class NextToken(ABC):
             num_samples: Number of samples per position.
             temperature: Number that log-probabilities are divided by first; values below 1 sharpen the distribution.
             top_k: Number of most probable tokens to sample from; None: all.
-            top_p: Sample from the fewest tokens that together have at least this probability (nucleus), after
-                ``top_k``; None: from all.
+            top_p: Sample from the fewest most probable tokens that together have at least this probability (nucleus),
+                after ``temperature`` and ``top_k``; None: from all.
         """
         if not temperature > 0:
             raise ValueError(f"sample: temperature must be more than 0 ({temperature} given); use top_k(1) for greedy")
@@ -249,33 +248,31 @@ class NextToken(ABC):
     # such as ``softmax`` and ``cache``.
 
     def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
-        """For each component of the distribution, its contribution to the probability of each token in ``ids``.
+        """For each component of the distribution, by name: its contribution to the probability of each id in ``ids``.
 
-        The contributions (shares) to a token sum to its probability.
+        The contributions (shares) of all components to a token sum to the token's probability.
         """
         self._expect_rows(ids)
         return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
 
     def positions(self) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at positions, the probability mass on each position, per row.
+        """For each component with stored tokens, by name: the probability that comes from each stored token.
 
-        Positions are those of the decoder's sequence (padding included), for an encoder-decoder model those of the
-        source. The sum over the positions that hold a token equals its share in ``sources``. Components that do not
-        point at positions are missing.
+        Such components are caches, pointers and retrieved tokens. The S columns are the positions (padding included) of
+        the text that ``positions_in`` names. The sum over a token's positions is the token's share in ``sources``.
         """
         return _joined([self[rows]._log_positions() for rows in self._chunks()])
 
     def token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at positions, the share of one token's probability from each position.
+        """For each component with positions, by name: what each position contributes to one token's probability.
 
-        ``positions()`` is about all tokens, this method about the token of each row in ``ids``: positions with another
-        token are zero. The sum over positions equals the token's share in ``sources``. ``positions_in`` names the text
-        that the positions belong to.
+        The token is that of the row in ``ids``; positions with another token contribute 0. The sum over positions
+        equals the token's share in ``sources``. ``positions_in`` names the text that the positions belong to.
 
         A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a token one
         score for all its positions. The token's probability is divided among these positions: evenly, or with local
-        embeddings (``p``) in proportion to ``exp`` of each position's similarity. Components without positions are
-        missing.
+        embeddings (``p``) in proportion to ``exp`` of each position's similarity. Components without positions, such as
+        the softmax, are missing.
 
         Raises:
             ValueError: If ``ids`` is not one token of the vocabulary per row.
@@ -293,9 +290,9 @@ class NextToken(ABC):
         return {}
 
     def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """For each component that retrieves tokens from a datastore, the document and the position of each token.
+        """For each component that retrieves tokens from a datastore, by name: document and position of each token.
 
-        Tokens are in the order of the K positions in ``positions`` and ``token_positions``.
+        The K retrieved tokens are in the same order as in ``positions`` and ``token_positions``.
         """
         return {}
 
@@ -314,7 +311,7 @@ class NextToken(ABC):
         return 1
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """Average share of a row's scores that must be computed for these tokens."""
+        """Average share of a row's V scores that must be computed for the tokens ``ids``."""
         return 1.0
 
     def _chunks(self, row_bytes: int | None = None) -> list[slice]:

@@ -1,4 +1,4 @@
-"""Edits: changes to the dense scores of few tokens per position."""
+"""Edits: changes to the scores of few tokens per position, after all V tokens were scored (dense scores)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EditMode(ABC):
         ids: Int[Tensor, "B K"],
         fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
-        """Values of few tokens, computed from queries and the output embedding."""
+        """The values of the tokens ``ids`` for the queries ``states``, computed with the output embedding."""
 
     @abstractmethod
     def write_(
@@ -39,19 +39,19 @@ class EditMode(ABC):
         present: Bool[Tensor, "N K"],
         fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
-        """Changes ``scores`` in place, and returns them."""
+        """Changes the scores of ``ids`` by ``values`` where ``present``, in place; returns ``scores``."""
 
     @abstractmethod
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
     ) -> Float[Tensor, "N K"]:
-        """Combines the values of a step with those of the steps before it."""
+        """The ``values`` of earlier steps of ``Rerank``, combined with the values ``new`` of a step at ``columns``."""
 
     @abstractmethod
     def standing(
         self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> Float[Tensor, "N K"]:
-        """The scores of the tokens after this edit."""
+        """The scores of the tokens after this edit, from their ``initial`` scores and the edit's ``values``."""
 
 
 class Replace(EditMode):
@@ -148,12 +148,11 @@ class LogitEdit(ABC):
 
 @dataclass(frozen=True)
 class TokenLogitEdit(LogitEdit):
-    """New scores for a known set of tokens, such as those of the context or of the source (partitions, pointers).
+    """New scores for given tokens, such as those of the context or of the source (partitions).
 
     Args:
         source: Name in ``sources``.
-        words: Distinct tokens with a value for each position, and which of them are changed. A token given twice would
-            be changed twice without an error.
+        words: Distinct tokens with a value for each position, and which of them are changed.
         change: How the value changes the score.
         positions: Positions of the tokens. The probability of a token is divided among its positions in proportion to
             ``exp`` of their scores. None: it is not divided.
@@ -193,14 +192,14 @@ class TokenLogitEdit(LogitEdit):
 
 @dataclass(frozen=True)
 class Rerank(LogitEdit):
-    """The best tokens are scored again by a separate query, then the best tokens by these scores by another query, ...
+    """Scores the best tokens again, in steps: each step takes the best tokens so far, and scores them by its own query.
 
     Source: Softmax-CPR, reranker partition R. A step takes its candidates from all scores after the previous step. Each
-    candidate was either rescored before or was among the first ``sum of sizes`` tokens of the original scores, so one
+    candidate either was a candidate before or is among the best ``sum(sizes)`` tokens by the original scores, so one
     top-k over the vocabulary is enough for all steps.
 
     Args:
-        queries: Queries of each step.
+        queries: Query of each of J steps, at each position.
         sizes: Number of candidates of each step.
         change: How the new score changes the old one.
         from_initial: Whether each step takes its candidates from the scores before the first step.

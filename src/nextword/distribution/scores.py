@@ -1,4 +1,4 @@
-"""SoftmaxDistribution: one softmax over dense scores, with sparse changes on few tokens."""
+"""SoftmaxDistribution: one softmax over the scores of all V tokens, a few of which may be changed first."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class SoftmaxDistribution(NextToken):
-    """Softmax of dense scores after sparse changes, normalised together with stored entries.
+    """Softmax over the scores of all V tokens (dense scores), some changed by ``edits``, and over stored tokens.
 
-    With dense scores ``z = vocabulary(states)``, the edits applied to them in order, and entries ``e`` of log-mass
-    ``s_j`` that hold token ``w_j``::
+    With ``z = vocabulary(states)`` after the edits, and stored entries j with the token ``w_j`` and the log-mass
+    ``s_j``::
 
         P(w) = (exp z_w + sum_{j: w_j = w} exp s_j) / (sum_v exp z_v + sum_j exp s_j)
 
@@ -34,8 +34,8 @@ class SoftmaxDistribution(NextToken):
         states: Input of the output layer at each position.
         nonlinearity: Function applied to the dense scores first (sigsoftmax); None: none.
         edits: Changes of single scores, applied in order.
-        stored: Entries whose mass is added by log-add-exp, by name, such as a cache or CopyNet's pointer.
-        name: Name of the dense part in ``sources``.
+        stored: Stored entries that are normalised together with the scores, by name, such as a cache.
+        name: Name in ``sources`` of the part that the scores ``z`` contribute.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class SoftmaxDistribution(NextToken):
         return at_ids, total, peak
 
     def log_prob_and_normaliser(self, ids: Int[Tensor, "N K"]) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"]]:
-        """``log_prob`` and the log of the normaliser, which are needed to add further entries."""
+        """``log_prob(ids)`` and the log of the normaliser; from both, the effect of further entries can be computed."""
         self._expect_rows(ids)
 
         def both(rows: slice) -> Tensor:
@@ -163,7 +163,7 @@ class SoftmaxDistribution(NextToken):
         return answers[:, :-1], answers[:, -1]
 
     def relative(self) -> ComputedScores:
-        """The unnormalised scores, with the stored entries kept separate."""
+        """Like ``computed``, with unnormalised scores; the stored entries are kept apart."""
         return ComputedScores(*self._whole(), self._entries(), self.name)
 
     def computed(self) -> ComputedScores:
@@ -225,8 +225,8 @@ class ComputedScores(NextToken):
     Args:
         dense: Scores of the vocabulary after the edits.
         touched: Tokens that edits changed, latest change last.
-        stored: Entries in addition to the scores, on the same scale.
-        name: Component name of tokens that no edit changed.
+        stored: Stored entries, with log-masses that have the same shift as ``dense``.
+        name: Name in ``sources`` of the component that scored the tokens that no edit changed.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class ComputedScores(NextToken):
 
 
 def add_share(shares: dict[str, Tensor], name: str, share: Tensor) -> None:
-    """Adds a share to a component's share, in log space."""
+    """Adds ``share`` to the share of the component ``name`` in ``shares``; all are logarithms."""
     shares[name] = log_add_exp(shares[name], share) if name in shares else share
 
 

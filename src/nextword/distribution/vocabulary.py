@@ -1,4 +1,4 @@
-"""The interface between a distribution and an output embedding."""
+"""The interface through which a distribution computes scores with an output embedding."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nextword.functional.weight_gradient import FusedBackward
 class Vocabulary(Protocol):
     """Computes token scores from states: an output embedding with its bias and scaling.
 
-    Dense scores have one column per token, or one per token whose embedding row is on this process (``columns``).
+    Scores have one column per token, or one per token whose embedding row is on this process (``columns``).
 
-    ``fused_backward`` is passed to the products of ``nextword.functional.products``, which add the embedding's gradient
-    to its collector. A vocabulary with products of its own ignores it.
+    A vocabulary passes ``fused_backward`` to the products of ``nextword.functional.products``, which add the
+    embedding's gradient to its collector. A vocabulary that computes products in another way ignores it.
     """
 
     @property
@@ -29,7 +29,7 @@ class Vocabulary(Protocol):
 
     @property
     def columns(self) -> VocabShard:
-        """The columns of dense scores."""
+        """The columns of the scores on this process."""
 
     def __call__(
         self, states: Float[Tensor, "N D"], fused_backward: FusedBackward | None = None
@@ -69,7 +69,7 @@ class Vocabulary(Protocol):
 class Shifted:
     """``vocabulary(states) + shift[row]``: adds one vector of V numbers at every position of a sequence.
 
-    Only B vectors are kept instead of N, with the sequence of each row.
+    ``row`` is the sequence of each of N positions, so that B vectors are stored instead of N.
     """
 
     vocabulary: Vocabulary

@@ -1,4 +1,4 @@
-"""Pure tensor functions used by several packages; they import nothing else from the library.
+"""Tensor functions used by several packages. Only ``frequency``, the token counts, imports other parts of the library.
 
 A loss is computed, from objective to gradient, without storing the scores (N, V) of all positions. An objective
 (``objectives/likelihood.py``) calls ``head(context).log_likelihood(targets)``. ``NextToken.log_likelihood``
@@ -11,5 +11,5 @@ sum, it only scales these gradients, then continues through the backbone. ``text
 in one line of torch each; a test compares every head with these.
 
 Letters of shapes in the whole library: B sequences, T positions, N positions whose predictions are needed, D hidden
-    width, V vocabulary size, K given ids or components, S stored entries, E source positions.
+width, V vocabulary size, K given ids or components, S stored entries, E source positions.
 """

@@ -33,7 +33,7 @@ several times."""
 def sum_with_gradient(
     compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
 ) -> Float[Tensor, ""]:
-    """The sum of ``compute`` over all chunks.
+    """The sum of what ``compute`` returns for each of ``chunks``.
 
     With gradients enabled, the gradient of each chunk is computed immediately and kept until the backward pass, which
     only scales it. A second backward pass through the same graph computes the gradients again. For a shared weight (V,
@@ -165,11 +165,12 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 
 @contextmanager
 def score_memory(mebibytes: int | float) -> Iterator[None]:
-    """Sets the memory for dense scores to about ``mebibytes`` MiB in this block, instead of the automatic budget.
+    """Limits the memory for token scores in this block to about ``mebibytes`` MiB, instead of the automatic budget.
 
-    The automatic budget is a tenth of a GPU's free memory. On a CPU it is 128 MiB, in training the larger of 64 MiB and
-    two thirds of the size of the output embedding's gradient. The budget changes time and memory, not results.
-    ``float("inf")`` means no limit. Example: ``with score_memory(64): trainer.train()``.
+    The scores of all V tokens are computed for as many positions at once as fit into the budget. The budget changes
+    time and memory, not results. ``float("inf")`` means no limit. The automatic budget is a tenth of a GPU's free
+    memory. On a CPU it is 128 MiB, in training the larger of 64 MiB and two thirds of the size of the output
+    embedding's gradient. Example: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
     ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))
@@ -185,9 +186,9 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
 
 
 def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabShard = ALL_COLUMNS) -> list[slice]:
-    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget.
+    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each; each slice is one row or fits the memory budget.
 
-    Processes that share the columns of scores make the same slices.
+    Processes that share the ``columns`` of scores make the same slices.
     """
     if torch.compiler.is_compiling():
         # a compiled graph can read neither the budget nor the free memory; a compiled step has few rows
@@ -212,7 +213,8 @@ def sum_chunks(
     """Slices for a sum over rows whose gradients are added up in the gradient of a weight of ``weight_bytes`` bytes.
 
     For every slice, the whole weight is read and its whole gradient is written. Therefore slices of few rows are slow,
-    especially if the weight is large. If all rows together take no more memory than the weight, there is one slice.
+    especially if the weight is large. With the automatic budget of a CPU, there is one slice if all rows together take
+    no more memory than the weight.
     """
     if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
         return row_chunks(rows, row_bytes, device, columns)

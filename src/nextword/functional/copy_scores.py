@@ -20,7 +20,7 @@ _SHARE_LOOKED_UP = 0.25
 """Ratio of entries to vocabulary size above which sorting the entries costs more than a pass over the vocabulary."""
 
 TextRead = Literal["text", "source", "store"]
-"""Text that positions belong to: the decoder's own sequence, the source, or a datastore."""
+"""Text that positions belong to: the decoder's own sequence (``text``), the source, or a datastore (``store``)."""
 
 
 @runtime_checkable
@@ -111,20 +111,20 @@ class CopyScores:
         return torch.nn.functional.pad(scores, (self.first_position, 0), value=-torch.inf)
 
     def holding(self, ids: Int[Tensor, "N"]) -> CopyScores:
-        """The same entries, but each position sees only the entries with its token in ``ids``."""
+        """The same entries, but each row sees only the visible entries with the row's token in ``ids``."""
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
     def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
-        """Divides each position's ``log_mass`` among the entries with its token in ``ids``, by their masses."""
+        """Divides each row's ``log_mass`` among the visible entries with the row's token in ``ids``, by their mass."""
         entries = self.holding(ids)
         held = entries.any_visible()[:, None]
         total = torch.where(held, entries.log_mass()[:, None], 0.0)
         return (entries.by_position() - total).to(log_mass.dtype) + log_mass.masked_fill(~held, 0.0)
 
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
-        """Log of the summed mass of the visible entries that hold each of K tokens.
+        """For each of the K tokens ``ids`` per position, log of the summed mass of the visible entries with the token.
 
-        ``-inf`` if none holds the token.
+        ``-inf`` if no visible entry has the token.
         """
         if ids.shape[1] > _FEW_IDS:
             return self._looked_up(ids, vocab_size)
@@ -133,10 +133,10 @@ class CopyScores:
         return torch.stack(columns, 1) if columns else self.scores.new_empty(ids.shape)
 
     def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-        """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
+        """``log(exp(log_mass) + mass)`` of every token, where ``mass`` is that of the visible entries with the token.
 
-        Only the stored tokens are changed, unless these may be most of the vocabulary. Destroys ``log_mass``: the
-        result overwrites it, unless autograd may have kept its values.
+        If there are fewer entries than a quarter of the vocabulary, only the stored tokens are computed. Do not use
+        ``log_mass`` afterwards: without gradients, the result may overwrite it.
         """
         if self.ids.shape[1] >= _SHARE_LOOKED_UP * log_mass.shape[1]:
             return log_add_exp(log_mass, self.scatter(log_mass.shape[1]).to(log_mass.dtype))
@@ -197,10 +197,10 @@ class Retrieved(CopyScores):
     """Retrieved entries: each position has K entries of its own, which a search found.
 
     Retrieved entries are used like other entries: ``PointerMixture`` mixes them with any distribution by a gate, and
-        ``SoftmaxDistribution`` normalises them together with its own scores. Make them with ``Retrieved.of``.
+    ``SoftmaxDistribution`` normalises them together with its own scores. Make them with ``Retrieved.of``.
 
     Args:
-        stands: Document of each entry's token, and the position within the document.
+        stands: Document of each entry's token, and the token's position in the document.
     """
 
     stands: Int[Tensor, "N K 2"] = field(kw_only=True)
@@ -213,9 +213,9 @@ class Retrieved(CopyScores):
         visible: Bool[Tensor, "N K"],
         stands: Int[Tensor, "N K 2"],
     ) -> Retrieved:
-        """Makes entries for N positions; entries that were not found are hidden with ``visible``.
+        """Makes entries for N positions. If fewer than K were found at a position, ``visible`` is False for the others.
 
-        A constant may be added to a row of scores where they are not normalised jointly with others.
+        A constant may be added to each row of ``scores``, unless they are normalised together with other scores.
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 
@@ -279,15 +279,15 @@ class UniqueTokens:
         return cls(words[:, :size], first[:, :size], column, valid)
 
     def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """The tokens that occur in each position's sequence before the position ``before``."""
+        """Whether each of the U tokens occurs in the sequence ``row`` before the position ``before``."""
         return self.first[row] < before[:, None]
 
     def occurring(self, row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """The tokens that occur anywhere in each position's sequence."""
+        """Whether each of the U tokens occurs anywhere in the sequence ``row``."""
         return (self.first < self.valid.shape[1])[row]
 
     def at(self, visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """The tokens at valid positions that each position sees."""
+        """Whether each of the U tokens is at a valid position of the sequence ``row`` that is ``visible``."""
         there = visible & self.valid[row]
         found = there.new_zeros((len(row), self.ids.shape[1]), dtype=torch.uint8)
         return found.scatter_reduce(1, self.column[row], there.to(torch.uint8), "amax").bool()

@@ -21,13 +21,12 @@ def softmax_at_(
     fused_backward: FusedBackward | None = None,
     columns: VocabShard = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """The scores of K tokens per row, and the log-sum-exp of the row. Destroys ``scores``.
+    """The scores of K tokens per row, and the log-sum-exp of the row; exponentials overwrite ``scores``.
 
-    The exponentials overwrite the scores. Both results are relative to the row's largest score, the peak.
+    Both results are relative to the row's largest score, the peak.
 
     Args:
-        scores: Dense scores that are not used elsewhere; each row has a finite score. Afterwards they hold
-            exponentials.
+        scores: Scores of all tokens, which are not used elsewhere; each row has a finite score.
         ids: K tokens per row.
         fused_backward: If given, the gradient overwrites the exponentials; None: the backward pass makes one more (N,
             V) tensor.
@@ -106,12 +105,12 @@ def overwrite_(
     present: Bool[Tensor, "N K"],
     fused_backward: FusedBackward | None = None,
 ) -> Float[Tensor, "N V"]:
-    """Overwrites the scores of ``ids`` with ``values`` wherever ``present``. Changes and returns ``scores``.
+    """Overwrites the scores of ``ids`` with ``values`` where ``present`` is True. Changes and returns ``scores``.
 
     The overwritten scores get no gradient.
 
     Args:
-        scores: Dense scores that are not used elsewhere.
+        scores: Scores of all tokens, which are not used elsewhere.
         ids: Tokens to overwrite. If a token is present twice in a row, its values must be equal.
         values: New scores.
         present: True for tokens to overwrite.

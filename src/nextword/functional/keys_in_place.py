@@ -1,7 +1,7 @@
-"""Keys that are not copied: rows of one tensor, read in blocks.
+"""Keys, the vectors that queries are compared with, read in place as rows of one tensor.
 
 A serving engine stores the positions of a text in scattered blocks of its cache. Copying these into one tensor at every
-step would cost more than the products computed from it.
+step would cost more than the products of queries and keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeysInPlace:
     Args:
         table: All rows.
         index: Row of each key in ``table``.
-        counts: Number of first keys that each sequence needs; None if unknown without a device synchronisation.
+        counts: Number of keys of each sequence, which come first in ``index``; None if only the GPU has this number.
     """
 
     table: Float[Tensor, "R D"]
@@ -50,13 +50,13 @@ class KeysInPlace:
         return KeysInPlace(self.table, self.index[rows, positions], counts)
 
     def read(self, out: Tensor | None = None) -> Float[Tensor, "B S D"]:
-        """A copy of the keys, written into ``out`` if given with their dtype."""
+        """A copy of the keys, in ``out`` if its dtype is that of ``table``, otherwise in float32 or float64."""
         if out is None or out.dtype != self.table.dtype:
             return at_least_float32(self.table[self.index])
         return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
 
     def scored(self, queries: Float[Tensor, "B Q D"], score: Callable[[Tensor, KeysInPlace], Tensor]) -> Tensor:
-        """Applies ``score`` to queries and keys (B, Q, S), without reading beyond the end of a sequence."""
+        """Scores (B, Q, S) that ``score`` computes of queries and keys; with ``counts``, 0 beyond a sequence's keys."""
         if self.counts is None:
             return score(queries, self)
         scores = queries.new_zeros(*queries.shape[:2], self.index.shape[1])
@@ -107,5 +107,5 @@ class StreamsInPlace(Mapping[str, Tensor]):
         return len(self._tables)
 
     def in_place(self, name: str) -> KeysInPlace:
-        """A stream of vectors, without a copy."""
+        """The stream ``name``, which consists of vectors, without a copy."""
         return KeysInPlace(self._tables[name], self._index, self._counts)

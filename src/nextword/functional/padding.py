@@ -19,7 +19,7 @@ IGNORED_LABEL = -100
 def stacked(
     rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int, side: Side = "right"
 ) -> Shaped[Tensor, "B ..."]:
-    """Stacks rows, with ``fill`` on one side of rows shorter than the longest; lists of numbers are ids.
+    """Stacks rows, with ``fill`` on the given ``side`` of rows shorter than the longest; lists become int64.
 
     >>> stacked([[5, 6], [7]], -100)
     tensor([[   5,    6],
@@ -31,10 +31,10 @@ def stacked(
 def padded(
     rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int = 0, side: Side = "right"
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
-    """Stacks rows of ids and returns them with their attention mask.
+    """Stacks rows of ids and returns them with their attention mask, which is 0 at padding.
 
-    With padding on the right, position ids count from each row's first token. With padding on the left, all rows end in
-    the last column, as needed to continue texts. The value of ``fill`` does not matter, because the mask hides it.
+    With padding on the right, the index of a column is the position of its tokens. With padding on the left, all rows
+    end in the last column, as needed to continue texts. A model with the mask gives the same result for any ``fill``.
 
     >>> padded([[5, 6], [7]], side="left")
     (tensor([[5, 6],
@@ -50,7 +50,7 @@ def _vectors(rows: Sequence[Tensor] | Sequence[Sequence[int]]) -> list[Tensor]:
 
 
 def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tensor, "B T"]:
-    """Decoder inputs for ``labels``: the start token, then all labels but the last.
+    """Decoder inputs for ``labels``: the token ``start``, then all labels but the last, with ``pad`` in place of -100.
 
     >>> shifted_right(torch.tensor([[7, 8, -100]]), start=2, pad=0)
     tensor([[2, 7, 8]])
@@ -78,7 +78,7 @@ def aligned_at_end(
 
 
 def known_at_end(valid: Bool[Tensor, "B S"], dropped: Int[Tensor, "B"], length: int) -> Bool[Tensor, "B length"]:
-    """``aligned_at_end`` of a mask, with False for missing positions.
+    """``aligned_at_end`` of the mask ``valid``, with False where a row has too few positions.
 
     >>> known_at_end(torch.ones(2, 3, dtype=torch.bool), torch.tensor([0, 1]), 3).tolist()
     [[True, True, True], [False, True, True]]

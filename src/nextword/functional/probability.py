@@ -1,4 +1,4 @@
-"""Sums of probabilities in log space that are safe for empty sets."""
+"""Sums of probabilities as logarithms, also of empty sets; truncation, sampling, and the fit of a softmax."""
 
 from __future__ import annotations
 
@@ -98,8 +98,9 @@ def truncated(
 
     Args:
         log_probs: Log-probabilities, in any order.
-        top_k: Number of most probable outcomes to keep; ties as in a stable sort.
-        top_p: Share of the kept probability; the fewest outcomes that reach it are kept (nucleus).
+        top_k: Number of most probable outcomes to keep; of equal ones, the first.
+        top_p: The fewest most probable outcomes that together have at least this share of the probability are kept
+            (nucleus).
 
     >>> import torch
     >>> truncated(torch.tensor([[0.5, 0.3, 0.2]]).log(), top_p=0.6).exp()
@@ -129,7 +130,7 @@ def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> Non
 
 
 def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """First index of each row where the sum exceeds ``uniform`` times the total; never one of probability zero.
+    """First index of each row where ``cumulative`` exceeds ``uniform`` times its last number; its probability is not 0.
 
     >>> inverse_cumulative(torch.tensor([[0.0, 0.3, 0.3, 1.0]] * 3), torch.tensor([0.0, 0.29, 0.3]))
     tensor([1, 1, 3])
@@ -140,9 +141,9 @@ def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, 
 
 
 def drawn_at(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """One token per row, sampled from the softmax of its scores with one number in [0, 1).
+    """One token per row, sampled from the softmax of ``scores``; ``uniform`` are the random numbers, in [0, 1).
 
-    Sums are in double precision, because single precision would assign numbers to wrong tokens.
+    Sums are in double precision, because rounding in single precision would select wrong tokens for some numbers.
     """
     return inverse_cumulative(scores.double().softmax(-1).cumsum(-1), uniform.to(scores.device))
 
@@ -157,7 +158,7 @@ _ITERATIONS = 60
 
 @torch.enable_grad()
 def fitted_softmax(states: Float[Tensor, "N D"], log_targets: Float[Tensor, "N C"]) -> Float[Tensor, "C D"]:
-    """Weights U that minimise the mean divergence KL(target || ``softmax(U h)``).
+    """Weights U that minimise the mean over ``states`` h of KL(target || ``softmax(U h)``), with a small L2 penalty.
 
     The problem is convex: L-BFGS on whitened states starts from least squares on the log-probabilities.
     """

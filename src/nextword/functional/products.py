@@ -1,4 +1,4 @@
-"""Products of several sets of states with one output embedding."""
+"""Products of states with an output embedding or with some of its rows, as fast as memory allows."""
 
 from __future__ import annotations
 
@@ -206,9 +206,9 @@ def picked_product(
     ids: Int[Tensor, "B K"],
     fused_backward: FusedBackward | None = None,
 ) -> Float[Tensor, "B Q K"]:
-    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; autograd gets a sparse one of the weight.
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; that of the weight is sparse.
 
-    Picked rows are dropped after each block and picked again in the backward pass. On a CPU the gradient of a weight in
+    Copied rows are dropped after each block and copied again in the backward pass. On a CPU the gradient of a weight in
     float16 is dense.
 
     >>> weight = torch.arange(6.0).reshape(3, 2)
@@ -321,7 +321,7 @@ def only_torch_operations(device: torch.device) -> bool:
 def product(
     states: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, "V"] | None = None
 ) -> Float[Tensor, "N V"]:
-    """``states @ weight.T + bias``, computed in the fastest way.
+    """``states @ weight.T + bias``; on a CPU, for few states, in pieces of the weight, which is faster.
 
     >>> product(torch.ones(1, 2), torch.arange(6.0).reshape(3, 2))
     tensor([[1., 5., 9.]])
@@ -390,7 +390,8 @@ def products_in_place(
         table: The matrix. A missing row raises IndexError.
         queries: One query per text.
         ids: Rows of the matrix to multiply with the query.
-        counts: Number of first ids that each text needs; later products are 0 and their rows are not read. None: all.
+        counts: Number of ids that each text needs, from the first. Products of later ids are 0, and their rows are not
+            read. None: all ids.
     """
     _without_warning()
     counts = [ids.shape[1]] * len(ids) if counts is None else counts

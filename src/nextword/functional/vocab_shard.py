@@ -53,7 +53,7 @@ class VocabShard:
     def writable(
         self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """To set ``values`` at tokens: this process's columns, the values, and which of them to write here."""
+        """What this process writes to set ``values`` at ``ids``: columns, values, and which of them are ``present``."""
         return ids, values, present
 
     def read_by_all(self, tensor: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class VocabShard:
     def from_holders(
         self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
     ) -> Float[Tensor, "B Q K"]:
-        """Calls ``compute`` for the rows of some tokens, each on the process that has the row."""
+        """The results of ``compute`` for the tokens ``ids``, each computed on the process that has the token's row."""
         return compute(ids)
 
     @property
@@ -84,7 +84,7 @@ class VocabShard:
         return ids
 
     def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
-        """Local row of each given token of this process."""
+        """For each of ``ids``, which are tokens of this process, its row in this process's part of the embedding."""
         return ids
 
     def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
@@ -92,7 +92,7 @@ class VocabShard:
         return self
 
     def rows_at_once(self, limit: int) -> int:
-        """Number of rows of scores computed at once, given the limit of this process."""
+        """Number of rows of scores to compute at once; ``limit`` is the largest number for this process."""
         return limit
 
 

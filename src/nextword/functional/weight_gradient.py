@@ -53,7 +53,7 @@ class Factors(NamedTuple):
 
 
 class GradientCollector:
-    """Adds up the gradient of one weight (V, D), in single precision at least.
+    """Adds up the gradient of one weight (V, D), in float32 or float64.
 
     Factors are kept as they are while they take less memory than the gradient itself.
     """
@@ -159,7 +159,7 @@ class FusedBackward:
         self._used = []
 
     def collector(self, weight: Tensor) -> GradientCollector | None:
-        """The collector for the gradient of this tensor; None if autograd returns the gradient."""
+        """The collector for the gradient of ``weight``; None if autograd gets this gradient."""
         pairs = zip(self._weights, self.collectors, strict=True)
         return next((collector for tensor, collector in pairs if tensor is weight), None)
 
@@ -185,7 +185,7 @@ class FusedBackward:
 
 
 def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
-    """An alias of ``weight`` whose gradient is made after those of everything recorded after this call.
+    """An alias of ``weight``. Autograd makes its gradient after the gradients of all operations that follow this call.
 
     Autograd processes the operations that were recorded last first. So call this function before the forward pass whose
     activations should be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a

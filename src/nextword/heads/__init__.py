@@ -1,4 +1,4 @@
-"""Heads compute a distribution from hidden states and cached positions. Importing this package registers all heads.
+"""Heads compute the next-token distribution from hidden states. Importing this package registers all heads.
 
 ``head.py`` defines the base class, ``context.py`` the input of a head.
 """

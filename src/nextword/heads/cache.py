@@ -35,25 +35,26 @@ class CacheConfig(HeadConfig):
     mode: Literal["joint", "cache_only", "lm_only"] = "joint"
     """Distribution that the model uses: softmax and cache together, the cache alone, or the softmax alone."""
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Fitted = FITTED
-    """Temperature of the cache: similarities (not the softmax scores) are divided by it. Values above 1 flatten the
-    cache. ``fitted``: chosen from the norm of the model's states when the head is attached. Published: 1."""
+    """Number that similarities (not the softmax scores) are divided by. A larger number makes the cache's distribution
+    flatter. ``fitted``: chosen from the norm of the model's states when the head is attached. Published: 1."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted | None = FITTED
     """Share of the cache in a linear interpolation with the softmax. ``fitted``: a share of at most 0.03 that rarely
-    changes the model's most likely token. None: softmax and cache are normalised together (eq. 3, published)."""
+    changes the model's most likely token. None: softmax and cache are normalised together (published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
     """Number of previous positions that the cache contains, also from earlier windows if a long text is scored or
     continued. None: all positions of the current window."""
 
     def to_fine_tune(self) -> CacheConfig:
-        """Settings for training: softmax and cache normalised together, at a temperature that fits the states."""
+        """Replaces a ``fitted`` weight by None: in training, softmax and cache are normalised together."""
         return self.model_copy(update={"weight": None}) if self.weight == FITTED else self
 
 
 @registry.register("cache")
 class CacheHead(Head):
-    """Softmax and stored tokens, normalised together, without new parameters.
+    """The softmax mixed with stored tokens, which are scored by the similarity of states; no new parameters.
 
-    Formula: with stored pairs of a state ``k_j`` and a token ``x_j`` and similarity ``s_j = h_t . k_j / sqrt(D)``::
+    Formula, if ``weight`` is None: with scores ``z`` of the softmax, stored pairs of a state ``k_j`` and a token
+    ``x_j``, and similarities ``s_j = h_t . k_j / (sqrt(D) temperature)``::
 
         P(w) = (exp z_w + sum_{j: x_j = w} exp s_j) / (sum_v exp z_v + sum_j exp s_j)
 
@@ -61,24 +62,25 @@ class CacheHead(Head):
     ``j + 1`` on. Encoder-decoder models store the encoder's states with the source tokens. Padding is never stored.
 
     Expresses: tokens of the context can become likely without a matching output embedding. The rank of the
-    log-probability matrix is not bounded by D + 1. Costs: one T x T product. Training this head with ``mle`` is TRIME.
+    log-probability matrix is not bounded by D + 1. Costs: one T x T product. Training this form with ``mle`` is TRIME.
 
-    With ``weight`` the distribution is ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear
-    mode). While nothing is stored, the softmax predicts alone, in mode ``cache_only`` too.
+    With a number as ``weight``, the distribution is ``(1 - weight) softmax + weight P_cache``, where ``P_cache(w)`` is
+    ``sum_{j: x_j = w} exp s_j / sum_j exp s_j`` (Grave et al. 2017; TRIME's linear mode). While nothing is stored, the
+    distribution is that of the softmax, in mode ``cache_only`` too.
 
-    ``cache:published`` is the joint form at temperature 1. States of a pretrained model have large norms, so that the
-    cache dominates the softmax until the model is trained. ``cache`` starts as an interpolation with a temperature that
-    fits the norm of the states, which costs at most 0.031 nats per token on any text. ``nw.calibrate`` chooses better
-    settings on your text.
+    ``cache:published`` is the first form at temperature 1. On a pretrained model, whose states have large norms, the
+    cache then dominates the softmax until the model is trained. ``cache`` starts in the second form, with a temperature
+    that fits the norms and a weight of at most 0.03, which costs at most 0.031 nats per token on any text.
+    ``nw.calibrate`` chooses better settings on your text.
 
-    ``long`` sets the number of visible positions, which may be more than the backbone's window (TRIME's long-term
-    memory) or fewer. Each position is stored once, with the state from the window that predicted its next token. A
+    ``long`` is the largest number of earlier positions that a position sees. It may exceed the backbone's window
+    (TRIME's long-term memory). Each position is stored once, with the state that predicted its next token. A
     start token begins a new document, whose positions do not see the previous document.
 
     Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.
 
     Differs from the published code: masked similarities are -inf, not -10000; stored tokens are kept during decoding
-    with a KV cache; states at padding are never stored; the joint distribution is the default (released GPT-2 code:
+    with a KV cache; states at padding are never stored; by default softmax and cache are mixed (released GPT-2 code:
     cache only); a position that is in two windows is stored once (TRIME's released code: twice).
 
     Examples:
@@ -123,7 +125,7 @@ class CacheHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Fits temperature and weight to the model, unless they were chosen."""
+        """Fits ``temperature`` and ``weight`` to the model, each if it is ``fitted``."""
         if FITTED not in (self.config.temperature, self.config.weight):
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -203,6 +205,7 @@ class LazyCopyScores:
         queries: Query vector of each position.
         keys: Key vector of each entry.
         visible: True for the entries that a position may see.
+        first_position, stored, text: See ``CopyScores``.
     """
 
     ids: Int[Tensor, "B S"]
@@ -225,7 +228,7 @@ class LazyCopyScores:
         return CopyScores(self.ids, self.row, scores, self.visible, self.first_position, self.stored, self.text)
 
     def scored(self) -> CopyScores:
-        """The entries with their scores (query times key), only for sequences that have positions in ``row``."""
+        """The entries with their scores (query times key); keys of sequences without positions are not read."""
         if not len(self.row):
             return self.with_scores(self.queries.new_zeros(0, self.keys.shape[1]))
         layout, rows = Layout(self.row, len(self.ids)).occupied()

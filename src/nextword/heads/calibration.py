@@ -1,14 +1,14 @@
 """Finds the best temperature and weight of stored tokens, such as those of a cache, in one pass over a text.
 
-Let ``z`` be the score of a token, ``Z`` the normaliser of the softmax, ``s_j`` the stored scores and ``t`` their
-temperature. Every setting needs only two more numbers per token:
+Let ``z`` be the score of a token, ``Z`` the log of the softmax's normaliser, ``s_j`` the scores of the S stored tokens
+``x_j``, and ``t`` their temperature. Two more numbers determine the token's probability under any weight:
 
     hits(t) = log sum_{j: x_j = token} exp(s_j / t)        mass(t) = log sum_j exp(s_j / t)
 
 The log-probability is ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w``, and
-``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. Both numbers are kept at a few temperatures.
-After subtracting their largest score they are smooth in ``log t`` and lie in [0, log S], so a spline interpolates
-between temperatures.
+``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. Both numbers are computed at some
+temperatures. Minus the largest ``s_j / t`` that it sums, each is smooth in ``log t`` and lies in [0, log S], so a
+spline interpolates between temperatures.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class Optimum:
     """The settings under which held-out tokens are most likely.
 
     Attributes:
+        settings: Values of the head's settings, by name.
         log_probs: Log-probability of each token under these settings, in nats.
         alone: Log-probability of each token under the distribution that the head adds to, such as the softmax.
         silent: Settings under which the head has no effect; None if it has no such settings.
-        curve: Each tried setting with its loss, in nats per token.
+        curve: All settings that were tried, each with its loss in nats per token.
     """
 
     settings: dict[str, Any]
@@ -52,13 +53,13 @@ class Optimum:
 class Calibration(ABC):
     """Reads held-out tokens once, then computes their likelihood under any settings of the head.
 
-    ``Head.calibration`` makes one for one pass. Memory per token does not grow with the number of settings tried or of
-    stored tokens. The result does not depend on the head's current settings.
+    ``Head.calibration`` makes a new one for each pass. Memory per token does not grow with the number of settings tried
+    or of stored tokens. The result does not depend on the current values of the settings that are chosen.
     """
 
     @abstractmethod
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Keeps statistics of K tokens ``ids`` per position. Returns their log-probabilities without stored tokens."""
+        """Keeps statistics of the tokens ``ids``. Returns their log-probabilities without what the head adds."""
 
     @abstractmethod
     def optimum(self) -> Optimum:
@@ -69,7 +70,7 @@ class Calibration(ABC):
         """
 
     def apply(self, model: Any, settings: Mapping[str, Any]) -> None:
-        """Gives a model the settings of an optimum."""
+        """Gives the head of ``model`` these ``settings``, such as those of an optimum."""
         model.configure_head(**settings)
 
 
@@ -100,9 +101,9 @@ class Copies:
 
     Attributes:
         alone: Log-probability under the distribution without stored tokens.
-        normaliser: Log of the distribution's normaliser; 0 if no form needs it.
-        peak: Largest stored score; 0 if no entry is visible.
-        gap: Largest stored score minus the largest score of an entry with the token; inf if no entry has it.
+        normaliser: Log of the distribution's normaliser; 0 if the head cannot be jointly normalised.
+        peak: Largest score of a visible entry; 0 if no entry is visible.
+        gap: ``peak`` minus the largest score of a visible entry with the token; inf if there is none.
         seen: Whether any entry is visible; if not, only the distribution is used.
         hits: ``hits(t)`` minus its largest term.
         mass: ``mass(t)`` minus its largest term.
@@ -120,9 +121,9 @@ class Copies:
 class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they are mixed with another distribution.
 
-    The weight is exact, because a mixture's likelihood is concave in the weight. The temperature is the best of those
-    computed, refined by interpolation between its neighbours. The head mixes by a weight (``interpolated``) or is
-    jointly normalised (``joint``). If it can do both, ``weight`` None means jointly normalised.
+    The weight is exact, because a mixture's log-likelihood is concave in the weight. The temperature is the best of
+    those computed, refined by interpolation between its neighbours. The head can mix by a weight (``interpolated``), be
+    jointly normalised (``joint``), or both; then the setting ``weight`` is None for the jointly normalised form.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:

@@ -22,7 +22,7 @@ class Memory:
     """The sequences so far, as a head keeps them between decoding steps.
 
     Args:
-        ids: Token at each position; negative if unknown (virtual tokens of prefix tuning).
+        ids: Token at each position; negative if unknown, as for the virtual tokens of prefix tuning.
         valid: False at padding and unknown tokens.
         streams: Tensors (B, S, ...) that the head keeps for each position, by name.
         labels: Label at each position, -100 where masked; None unless labels of the whole sequence were given.
@@ -36,7 +36,7 @@ class Memory:
     document: Int[Tensor, "B S"] | None = None
 
     def begins(self) -> Int[Tensor, "B S"]:
-        """For each position, the first kept position of its document; 0 if there is only one document."""
+        """For each position, index of the first position of its document; 0 if ``document`` is None."""
         position = torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
         if self.document is None:
             return torch.zeros_like(position)
@@ -44,7 +44,7 @@ class Memory:
         return position.masked_fill(continues, 0).cummax(1).values
 
     def keys(self, name: str) -> Keys:
-        """The stream ``name`` for products with queries, at least float32. A serving engine's stream is not copied."""
+        """The stream ``name`` for products with queries, in float32 or float64, without copying a serving engine's."""
         streams = self.streams
         return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
@@ -57,7 +57,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Source:
-    """The encoder side of an encoder-decoder model: tokens, last hidden states, and the head's tensors by name."""
+    """The texts that an encoder read: their tokens, the encoder's last states, and the head's tensors by name."""
 
     ids: Int[Tensor, "B E"]
     valid: Bool[Tensor, "B E"]
@@ -70,7 +70,7 @@ class Source:
 
 
 class Layout:
-    """The sequence of each of N positions (ascending), and how to arrange the positions as (B, Q) for products."""
+    """Arranges N positions as (B, Q) for products by sequence; ``row`` is each position's sequence, ascending."""
 
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
@@ -87,7 +87,7 @@ class Layout:
         return self._counts.tolist()
 
     def occupied(self) -> tuple[Layout, slice]:
-        """The layout of the sequences from the first to the last with positions, and the slice of these sequences."""
+        """The layout without the sequences before the first and after the last position, and the slice of the rest."""
         having = [number for number, count in enumerate(self.counts) if count]
         if not having:
             return self, slice(0, self.batch_size)
@@ -143,15 +143,15 @@ class Context:
 
     Args:
         states: The input of the backbone's output layer at each position.
-        inputs: Input of the head's projections and gates: the states, or wider vectors with multiple inputs.
+        inputs: Input of the head's projections: ``states``, or wider vectors with ``+mi``.
         position: Index of each of the N positions within the memory of its sequence.
         layout: The sequence of each position.
-        output_layer: The backbone's output layer with bias and scaling, one row per sequence.
+        output_layer: The backbone's output layer with bias and scaling, and any tensors with one row per sequence.
         memory: The sequences so far; None for a head that does not read earlier positions.
-        source: The encoder side; None for a decoder-only model or a head that does not read it.
+        source: What the encoder read; None if there is no encoder or the head does not read it.
         input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens; None if it is
-            quantised or offloaded.
-        output_embedding: Weight of the backbone's output layer; None in the same cases.
+            quantised, offloaded or sharded over processes.
+        output_embedding: Weight of the backbone's output layer; None in these cases too.
     """
 
     states: Float[Tensor, "N D"]
@@ -175,7 +175,7 @@ class Context:
         return self.output_layer.map(lambda of_sequences: of_sequences[self.row])
 
     def at(self, positions: Int[Tensor, "M"]) -> Context:
-        """The context at some of the N positions (ascending), with only the sequences of these positions."""
+        """The context at some of the N positions (ascending), without the sequences before and after these."""
         layout, rows = Layout(self.row[positions], self.layout.batch_size).occupied()
         return replace(
             self,
@@ -194,7 +194,7 @@ class Context:
     def word_scores(
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: EditMode
     ) -> Float[Tensor, "N K"]:
-        """Scores of K tokens per sequence, by each position's query."""
+        """Scores of the tokens ``ids`` of each position's sequence by its query, as ``change`` uses them."""
         packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
@@ -234,8 +234,8 @@ DOCUMENT = "document"
 class HeadCacheView(ABC):
     """Reads and writes the cache of a head during one forward pass.
 
-    Call ``preceded`` for every window of the head, then ``remember`` once. Then ``recall`` returns the texts with the
-    new positions.
+    If the head reads a window of vectors at the last positions (``+mi``), call ``preceded`` for it. Then call
+    ``remember`` once; after that, ``recall`` returns the texts with the new positions.
     """
 
     def remember(
@@ -265,9 +265,9 @@ class HeadCacheView(ABC):
 
     @abstractmethod
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """The last ``positions`` earlier entries of a window followed by the new ones, (B, positions + T, ...).
+        """The values of a window at ``positions`` earlier positions, then at the new ones, (B, positions + T, ...).
 
-        Entries before the start of the text are zero.
+        Values before the start of the text are zero.
 
         Args:
             name: Name of the window.

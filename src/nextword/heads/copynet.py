@@ -26,23 +26,24 @@ class CopyNetConfig(PointerConfig):
 
     head: Literal["copynet"] = "copynet"
     tanh: bool = True
-    """Whether local embeddings pass through a tanh; without the tanh this head is the published "cache"."""
+    """Whether the local embeddings ``LD q_s`` pass through a tanh (without it: "cache" in the published code)."""
     initial_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
     """Initial bias of the copy scores, which are otherwise 0 at first. A lower bias copies less. With a bias of 0, a
-    pretrained model with scores far below 0 would only copy. ``fitted``: a bias of at most 0 with which at most 3 % is
-    copied in the longest text that the model supports. Published: 0."""
+    pretrained model with scores far below 0 would only copy. ``fitted``: a bias of at most 0 with which copying has at
+    most 3 % of the probability in the longest text that the model supports. Published: 0."""
 
 
 @registry.register("copynet")
 class CopyNetHead(Head):
     """Earlier positions, or positions of the source, and the tokens of the vocabulary are normalised together.
 
-    Formula: with ``z = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``::
+    Formula: with ``z_v = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``, where ``q_t`` is the input of
+    the projections (``h_t``, or a wider vector with ``+mi``) and ``w_v`` the output embedding of v::
 
         P(v) = (exp z_v + sum_{s: x_s = v} exp c_s) / (sum_u exp z_u + sum_s exp c_s)
 
-    Decoder-only models copy positions ``s < t`` of their own text, encoder-decoder models the positions of the source
-    (``LE`` of the encoder's states in place of ``LD q_s``). Padding is never copied.
+    The head copies positions ``s < t`` of the decoder's text or, in an encoder-decoder model and with a conditioner,
+    the positions of the source (``LE`` of the encoder's states in place of ``LD q_s``). Padding is never copied.
 
     Expresses: a matching position can make its token likely whatever the output embedding of the token. Positions add
     up in probability, so a token that occurs often is copied more. Costs: three D x D projections and one T x T
@@ -76,7 +77,7 @@ class CopyNetHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Sets the bias below the model's own scores, unless it was chosen."""
+        """Fits ``initial_bias`` to the model's scores, if it is ``fitted``."""
         if self.config.initial_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))

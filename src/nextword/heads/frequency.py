@@ -42,16 +42,17 @@ class FrequencyConfig(HeadConfig):
     counts: str | None = None
     """File of token counts from which classes are made (``nextword count``); read once, when the head is built."""
     division: Literal["mefmax", "eq-freq", "eq-token"] = "mefmax"
-    """Division into classes: MefMax, or a given number of classes with equal mass or equally many tokens."""
+    """Division into classes. ``mefmax`` chooses their number. ``eq-freq`` and ``eq-token`` make as many as ``classes``
+    says, with about equal sums of counts or with equally many tokens."""
     classes: int | None = Field(default=None, ge=1)
     """Number of classes K, for the divisions ``eq-freq`` and ``eq-token``."""
     start: Literal["softmax", "random"] = "softmax"
-    """Initial class embeddings. ``softmax``: fitted, so that each class has about the probability of its tokens in the
-    model's own softmax. ``random``: random."""
+    """Initial class embeddings if ``prior`` is None. ``softmax``: fitted, so that each class has about the probability
+    that its tokens have in the model's own softmax. ``random``: small random numbers."""
     prior: Literal["softmax"] | Fitted | None = FITTED
-    """Prior of the class scores. ``softmax``: log of the mass that each class has in one softmax over all tokens, so
-    that zero class embeddings change nothing; this scores the whole vocabulary at each position. ``fitted``: becomes
-    ``softmax`` when the head is attached. None: no prior (published)."""
+    """What is added to the class scores. ``softmax``: log of the probability of each class in one softmax over all
+    tokens, which scores the whole vocabulary at each position. ``fitted``: becomes ``softmax``, with zero class
+    embeddings, when the head is attached; the distribution is then that softmax. None: nothing (published)."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None: only the last state."""
     bias: bool = True
@@ -82,7 +83,7 @@ class FrequencyConfig(HeadConfig):
         return [str(self.classes)] + ([self.division] if self.division != _BY_HAND else [])
 
     def to_fine_tune(self) -> FrequencyConfig:
-        """Removes the fitted prior, so that training scores only the classes and the tokens of the targets' classes."""
+        """Replaces a ``fitted`` prior by None: training then scores only classes and the tokens of targets' classes."""
         begun: FrequencyConfig = super().to_fine_tune()
         return begun.model_copy(update={"prior": None}) if self.prior == FITTED else begun
 
@@ -181,20 +182,20 @@ class FrequencyHead(Head):
     """Predicts the frequency class of the next token, then the token within this class.
 
     Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w. Tokens are
-    divided into K classes by their counts in a corpus. Classes have about the same mass, and tokens of one class about
-    the same frequency (MefMax, ``nextword.functional.frequency.classes``).
+    divided into K classes by their counts in a corpus. All classes have about the same sum of counts; tokens of one
+    class have similar counts (MefMax, ``nextword.functional.frequency.classes``).
 
     Expresses: a rare token competes directly with rare tokens only; with frequent tokens it competes through its class.
-    Costs: K D new parameters; training scores only the tokens of the targets' classes, about V / K per position.
+    Costs: K D new parameters; training scores only the tokens of the targets' classes, on average about V / K.
 
-    ``generate`` decodes in two steps (eq. 7): a class from p1, then a token from p2. This does not need to score the
-    whole vocabulary. Beam search and all other methods use the full distribution; ``decoupled=False`` uses it in
-    ``generate`` too.
+    Greedy search and sampling choose a class by the first factor, then a token by the second (eq. 7). Without ``prior``
+    this does not score the whole vocabulary. Beam search and speculative decoding use the full distribution; with
+    ``decoupled=False``, greedy search and sampling use it too.
 
-    On a pretrained model each class starts with the mass of its tokens under the model's own softmax (``prior``). The
-    distribution is then the model's, and can be decoded by classes immediately. ``f2:published`` has no ``prior``, only
-    class embeddings, as in training. On a trained model the class embeddings are fitted to minimise the divergence from
-    these class masses, on states of token sequences sampled from the counts.
+    On a pretrained model each class starts with the probability of its tokens in the model's own softmax (``prior``).
+    The distribution is then the model's, and can be decoded by classes immediately. ``f2:published`` has no ``prior``,
+    as in training. Its class embeddings are then fitted to these class probabilities (smallest mean KL divergence), on
+    states of tokens sampled by their counts.
 
     Source: F2-Softmax, Choi et al. 2020, eq. 2 to 7 and algorithm 1.
 
@@ -234,7 +235,7 @@ class FrequencyHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Initialises class embeddings: zero with the softmax prior, else fitted to the class masses or random."""
+        """Initialises the class embeddings: zero if ``prior`` is ``fitted``; without prior, as ``start`` says."""
         if self.config.prior == FITTED:
             self.config = self.config.model_copy(update={"prior": "softmax"})
             self.classes.weight.zero_()

@@ -12,7 +12,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Gate(nn.Module, ABC):
-    """Weights of K components at each position, in log space."""
+    """Computes the log-weights of K components at each position from the inputs of the projections."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()

@@ -26,25 +26,28 @@ FITTED: Final = "fitted"
 
 
 ContextOf = Callable[[Int[Tensor, "M"]], Context]
-"""A function that runs the model on tokens, split into rows, and returns the context at every position."""
+"""A function that splits tokens into rows, runs the model on the rows, and returns the context at every position."""
 
 
 class HeadConfig(SpecSettings):
     """Settings that every head has.
 
-    ``published`` has the paper's initial value for each setting that is ``fitted`` to the model by default.
+    The class attribute ``published`` has the paper's initial value of each setting that is ``fitted`` by default.
     """
 
     head: str
     """Registered name of the head."""
 
     def as_published(self) -> Any:
-        """These settings with the paper's value for each setting not fitted yet, as used for new small models."""
+        """These settings with the paper's value in place of each ``fitted``, as used for new small models."""
         open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
         return self.model_copy(update=open_) if open_ else self
 
     def to_fine_tune(self) -> Any:
-        """These settings as used for training a pretrained model, in the trainable form if the head has two forms."""
+        """These settings for training a pretrained model, with ``+mi:norm`` in place of ``+mi``.
+
+        A head whose initial form cannot be trained well overrides this method.
+        """
         mi = getattr(self, "mi", None)
         return self if mi is None else self.model_copy(update={"mi": mi.for_pretrained()})
 
@@ -56,7 +59,10 @@ class HeadConfig(SpecSettings):
         return self.model_copy(update={"mi": mi.model_copy(update={"normalize": False})})
 
     def is_met_by(self, other: HeadConfig) -> bool:
-        """Whether ``other`` has equal settings. A setting that is ``fitted`` here may have any value in ``other``."""
+        """Whether ``other`` has these settings, or those of ``to_fine_tune``. ``+mi`` alone is equal to ``+mi:raw``.
+
+        A setting that is ``fitted`` here may have any value in ``other``.
+        """
         had = other.with_raw_states().model_dump()  # a built head with ``+mi`` alone does not normalise
         return any(_is_met(asked.model_dump(), had) for asked in (self.with_raw_states(), self.to_fine_tune()))
 
@@ -69,7 +75,7 @@ class HeadConfig(SpecSettings):
         return self
 
     def over(self, former: HeadConfig | None) -> HeadConfig:
-        """These settings for a model with the head ``former``. Only a head over another head depends on ``former``."""
+        """These settings, completed for a model with the head ``former`` or None; most heads complete nothing."""
         return self
 
 
@@ -78,10 +84,10 @@ def _is_met(asked: dict[str, Any], had: dict[str, Any]) -> bool:
 
 
 class CachedModule(nn.Module):
-    """A module of a head that reads earlier positions or the source, and defines what is cached for them.
+    """A module of a head that reads earlier positions or the source, and computes the tensors to cache for them.
 
-    Values that depend on only one position are computed once, when the position is new, and cached. A module that
-    consists of other modules caches the values of these modules.
+    Values that depend on only one position are computed once, when the position is new, and cached. By default, a
+    module caches what those of its children cache that are a ``CachedModule``.
     """
 
     remembers: bool = False
@@ -90,11 +96,11 @@ class CachedModule(nn.Module):
     """Whether the module reads the encoder's tokens and states."""
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """Tensors (B, T, ...) to cache for each position, by name."""
+        """Tensors (B, T, ...) to cache for the T new positions, by name; ``inputs`` are those of projections."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """Tensors (B, E, ...) to cache for each source position, by name."""
+        """Tensors (B, E, ...) to cache for the source positions, by name, from the encoder's last hidden ``states``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
 
@@ -105,10 +111,10 @@ def _cached_parts(module: nn.Module) -> list[CachedModule]:
 class Head(nn.Module, ABC):
     """Computes a ``NextToken`` distribution from hidden states and cached positions.
 
-    A concrete head is final (it has no subclasses), is in one file of ``nextword/heads`` with its ``Config``, and is
-    registered with ``@registry.register("name")``. Its projections and gates read ``context.inputs``, which a config
-    field ``mi`` widens to several layers and positions. Modules that read other positions are ``CachedModule``
-    attributes of the head; this class finds them.
+    A concrete head is final (it has no subclasses), is in one file with its ``Config``, and is registered with
+    ``@registry.register("name")``. Its projections read ``context.inputs``: the last state or, if its settings have a
+    value for ``mi``, a vector from several layers and positions. A module that reads other positions must be an
+    attribute of the head and a ``CachedModule``; then this class caches its values.
 
     Args:
         config: The head's settings.
@@ -120,7 +126,7 @@ class Head(nn.Module, ABC):
 
     Config: ClassVar[type[HeadConfig]]
     modes: ClassVar[tuple[str, ...]] = ("joint",)
-    """Components that can be evaluated separately; ``joint`` is the whole distribution."""
+    """Values of ``forward``'s ``mode``: ``joint`` is the whole distribution, each other mode a part of it alone."""
     adjustable: ClassVar[frozenset[str]] = frozenset()
     """Settings that can be changed on a built head, because parameters do not depend on these settings."""
     generate_takes: ClassVar[tuple[str, ...]] = ()
@@ -143,7 +149,7 @@ class Head(nn.Module, ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether the head reads earlier positions, or caches values of the source, between decoding steps."""
+        """Whether the head caches values between decoding steps: of earlier positions, or computed from the source."""
         return self.inputs.before > 0 or any(part.remembers for part in _cached_parts(self))
 
     @property
@@ -153,31 +159,31 @@ class Head(nn.Module, ABC):
 
     @property
     def reads_words(self) -> bool:
-        """Whether the head reads the tokens of earlier positions, and so needs ids, not only embeddings."""
+        """Whether the head reads the token ids of earlier positions, so that embeddings as inputs are not enough."""
         by_parts = any(part.remembers and not part.reads_source for part in _cached_parts(self))
         return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
 
     @property
     def looks_back(self) -> int | None:
-        """Number of earlier positions that are read again, across windows; None: all of the current window."""
+        """Number of earlier positions that the head reads, also in earlier windows; None: all in the current window."""
         return None
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """Tensors (B, T, ...) to cache for later steps, by name; token ids are always cached.
 
-        ``states`` are the inputs of the output layer, ``inputs`` are ``q_t``.
+        ``states`` are the inputs of the output layer at the new positions, ``inputs`` those of the head's projections.
         """
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """Tensors (B, E, ...) to cache for all steps, by name, computed from the encoder's last states."""
+        """Tensors (B, E, ...) to cache for all decoding steps, by name, from the encoder's last hidden ``states``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
-        """The head's settings after ``changes``.
+        """The head's settings with the values in ``changes``.
 
         Raises:
-            ValueError: If a setting is unknown or cannot be changed after the head is built.
+            ValueError: If a setting is unknown or not ``adjustable``, or its value is invalid or ``fitted``.
         """
         changed = validated(type(self.config), self.config.model_dump() | dict(changes), "head")
         for name in sorted(changes):
@@ -198,15 +204,15 @@ class Head(nn.Module, ABC):
 
         Args:
             context: The input of the head.
-            mode: One of ``modes``; None: the mode in the head's settings.
+            mode: One of ``modes``; None: the mode in the head's settings, or ``joint`` if it has no such setting.
         """
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
-        """The tensor that the model returns as ``logits``: normalised log-probabilities."""
+        """The tensor that the model returns as ``logits``: by default the log-probabilities of ``distribution``."""
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called if the model already has the head ``former``; a head over another head may reuse ``former``."""
+        """Called when this head is attached to a model with the head ``former``; a head over another may reuse it."""
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to reject a model that does not match the head's files.
@@ -225,7 +231,7 @@ class Head(nn.Module, ABC):
         """Opens files that the head reads from disk; a serving engine calls this at startup, before the first request.
 
         Raises:
-            ValueError: If the files do not exist or do not fit the model's size.
+            ValueError: If the files do not exist or do not fit the model.
         """
 
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
@@ -242,19 +248,19 @@ class Head(nn.Module, ABC):
         """Called once when the head is attached, to initialise new parameters from the model's predictions.
 
         Args:
-            context_of: Runs the model on tokens, split into rows, and returns the context at every position.
+            context_of: Splits tokens into rows, runs the model on them, and returns the context at every position.
         """
 
     begin = init_from_backbone  # its earlier name, which plug-ins call on their base class
 
     def resized(self, vocab_size: int) -> None:
-        """Called when the vocabulary size changes; most heads need nothing, as they use the current output layer."""
+        """Called when the vocabulary size becomes ``vocab_size``; most heads store nothing that depends on it."""
 
     def draw(self, config: Any, *, sample: bool) -> Draw | None:
         """How greedy search and sampling choose a token with this head; None: directly from its distribution.
 
         Args:
-            config: The head's settings, with those passed to this call of ``generate``.
+            config: The head's settings, changed by those that this call of ``generate`` received.
             sample: Whether tokens are sampled at random.
         """
         return None
@@ -264,11 +270,11 @@ class Head(nn.Module, ABC):
         return None
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """The documents of each component that retrieves from a datastore, by component."""
+        """For each component that retrieves tokens, by name: the documents that it retrieves from."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Facts about the built head for records: numbers and texts by name."""
+        """Facts about the built head, numbers and texts by name, for the record of a run."""
         return {}
 
 
@@ -277,35 +283,35 @@ class Draw(Protocol):
     """A choice that precedes the choice of the token at every step of generation, such as the token's class."""
 
     def __call__(self, distribution: Any) -> Float[Tensor, "N V"]:
-        """Log-probabilities of the tokens, given the choice."""
+        """Makes the choice, and returns the log-probabilities of the tokens given this choice."""
 
     def token(self, distribution: Any, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token directly, if no processor changes the log-probabilities.
+        """Makes the choice, and returns the token; used if no logits processor changes the log-probabilities.
 
-        ``uniform``: numbers in [0, 1) that select a sampled token; None: the most probable one.
+        ``uniform``: numbers in [0, 1) that select a sampled token; None: the most probable token is returned.
         """
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """Chooses again at the positions ``rows``, where no token was allowed; None if there is no other choice."""
+        """Chooses again where ``rows`` is True, because no token was allowed; None if such a row has no choice left."""
 
 
 @runtime_checkable
 class StoredTexts(Protocol):
-    """Documents of a datastore, by the numbers that ``stands_in_store`` returns."""
+    """Documents of a datastore or index, numbered as in ``NextToken.stands_in_store``."""
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of ``document`` from position ``first`` to ``last``, and the position of the first returned token.
+        """Tokens of ``document`` from position ``first`` to ``last``, both included, and the first token's position.
 
-        The range is clipped to the document: ``first`` may be before its beginning, ``last`` beyond its end.
+        ``first`` may be before the beginning of the document, and ``last`` beyond its end.
         """
 
 
 @runtime_checkable
 class RemembersTokens(Protocol):
-    """A head with stored tokens that are scored by similarity; alignment objectives can train it."""
+    """A head with stored tokens that are scored by similarity; the objective ``histalign`` requires such a head."""
 
     def entries(self, context: Context) -> CopyScores:
-        """The stored tokens with their similarity to every position."""
+        """The stored tokens, with their similarity to every position of ``context``."""
 
 
 registry: Registry[type[Head]] = Registry("head", Head)
@@ -334,14 +340,14 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
     nextword.settings.config.SettingsError: head spec 'mos:0': components must be at least 1 (0 given). K, ...
 
     Raises:
-        ValueError: If the name is unknown (the message has the nearest known one), the head does not accept the
-            modifier, or the arguments are invalid.
+        ValueError: If a name is unknown (the message has the nearest known one), the head does not accept a modifier,
+            or a value is invalid.
     """
     return grammar.parse(spec)
 
 
 def head_spec(config: HeadConfig) -> str:
-    """The shortest spec that parses to this config, without the values filled in for one model.
+    """The shortest spec that parses to ``config``, without the values that were filled in for one model.
 
     >>> head_spec(parse_head("mos:3+mi:1x3"))
     'mos:3+mi:1x3'

@@ -49,7 +49,7 @@ class MultiInputConfig(Settings):
 
 @modifiers.register("mi")
 class MultiInputModifier(Modifier):
-    """The modifier ``+mi``, ``+mi:LAYERSxWINDOW`` or, with ``normalize``, ``+mi:norm`` or ``+mi:raw``."""
+    """The modifier ``+mi`` or ``+mi:LAYERSxWINDOW``. A last argument ``norm`` or ``raw`` sets ``normalize``."""
 
     field: ClassVar[str] = "mi"
     usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW, then norm or raw"
@@ -123,14 +123,14 @@ class InputBlock(LastState):
         u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
         q_t = concat(h_t, gelu(A u_t + a))
 
-    With ``normalize`` each ``state`` is divided by its root mean square.
+    A and a are learned. With ``normalize`` each ``state`` is divided by its root mean square.
 
     Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer is
-    read after the final norm, the others without it. Padding is treated as before the start, so left padding does not
-    change the result.
+    read after the final norm, the others without it. States at padding count as zero, like those before the start, so
+    left padding does not change the result.
 
     Raises:
-        ValueError: If the decoder has fewer layers, or its layers have another width than the last state.
+        ValueError: If the decoder has fewer layers than are read, or its layers have another width than the last state.
     """
 
     def __init__(self, config: MultiInputConfig, dimensions: Dimensions) -> None:
@@ -187,7 +187,7 @@ class Projection(nn.Linear):
         super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
-        """Sets the identity on the first coordinates, and zero elsewhere and in the bias."""
+        """Sets ``scale`` times the identity on the first coordinates, and zero elsewhere and in the bias."""
         if not getattr(self.weight, "_is_hf_initialized", False):  # true if a checkpoint has the weight but no bias
             with torch.no_grad():
                 self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
@@ -209,12 +209,12 @@ class Dimensions:
     Args:
         hidden: Width of the output layer's input (D).
         layer: Width of the decoder's hidden states; nearly always D.
-        layers: Number of decoder hidden states, the embeddings not counted.
-        vocab_size: V.
+        layers: Number of decoder layers.
+        vocab_size: Number of tokens of the output layer (V).
         source: Width of the source's states: those of the encoder, or those of the auxiliary text that a conditioner
             adds to a decoder-only model. None: no source.
-        auxiliary: Whether the source is an auxiliary text.
-        longest: Maximum number of positions of a text according to the model; None if unknown.
+        auxiliary: Whether a source would be an auxiliary text: True for every decoder-only model.
+        longest: Maximum number of positions of a text by the model's configuration; 16,384 if it has no limit.
     """
 
     hidden: int

@@ -50,19 +50,20 @@ class KnnConfig(WrapperHeadConfig):
     """How retrieved tokens are mixed with the head below: with a fixed weight (``fixed``), with a learned weight that
     depends on the confidence of the retrieval (``gate``), or jointly normalised (``joint``)."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted = FITTED
-    """Weight of the retrieved tokens, or with a gate its initial value. ``fitted``: 0.03, which costs at most 0.031
-    nats per token; ``nw.calibrate`` finds a better weight. Published: 0.25."""
+    """Weight of the retrieved tokens with ``mix=fixed``, or their initial weight with ``mix=gate``. ``fitted``: 0.03,
+    which costs at most 0.031 nats per token; ``nw.calibrate`` finds a better weight. Published: 0.25."""
     distance: Literal["euclidean", "dot"] | None = None
-    """Measure of nearness of keys; None: the dot product with ``mix=joint`` (as in TRIME), otherwise Euclidean
+    """Measure of nearness of keys. None: the dot product if ``mix`` is ``joint`` (as in TRIME), otherwise Euclidean
     distance."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Temperature: similarities are divided by it. Values above 1 flatten the retrieved distribution."""
+    """Number that similarities are divided by. A larger number makes the distribution of retrieved tokens flatter."""
     overlap: int = Field(default=16, ge=0, le=1000)
-    """A key is left out, as part of the text being read, if the ``overlap`` tokens before the key equal those before
-    the current position. Near the beginning of a text, its fewer tokens are compared. 0: no key is left out."""
+    """A key of ``store`` is left out, as probably from the text being read, if the ``overlap`` tokens that precede the
+    key's token equal the last ``overlap`` tokens of that text. If either text has fewer tokens up to there, only these
+    are compared. 0: no key is left out."""
     index: str | None = None
-    """None: exact search. Otherwise search with the FAISS index of the datastore: parameters such as ``nprobe=32``, or
-    ``default``."""
+    """None: exact search. Otherwise search with the FAISS index of the datastore; the value is the index's search
+    parameters, such as ``nprobe=32``, or ``default``."""
 
     @property
     def by_dot(self) -> bool:
@@ -74,16 +75,17 @@ class KnnConfig(WrapperHeadConfig):
 class KnnHead(WrapperHead):
     """The distribution of any head, mixed with the tokens that followed the k stored states nearest to the current one.
 
-    Formula: with keys ``k_j`` that the tokens ``x_j`` followed, ``s_j = -|h_t - k_j|² / (tau sqrt(D))`` (or
-    ``h_t . k_j / (tau sqrt(D))``, the default of ``mix=joint``) for the k nearest of them::
+    Formula: each stored state ``k_j`` (key) has the token ``x_j`` that followed it. The k keys nearest to the state
+    ``h_t`` have scores ``s_j = -|h_t - k_j|² / (tau sqrt(D))``, or ``h_t . k_j / (tau sqrt(D))`` by the dot product.
+    With the temperature tau and the weight lambda::
 
         P(w) = (1 - lambda) P_below(w) + lambda sum_{j: x_j = w} exp s_j / sum_j exp s_j
 
-    With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)`` of the retrieval's confidence ``c_t``. With ``mix=joint`` the k
-    scores are added to the normaliser of the softmax below, like those of a cache.
+    With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)``, where ``c_t`` are two measures of the retrieval's confidence.
+    With ``mix=joint`` the k tokens and the softmax of the head below are normalised together, as in a cache.
 
-    Expresses: tokens that followed similar contexts in a corpus, without training; ``stands_in_store`` returns
-    their positions. Costs: one search per position; no parameters except three of the gate.
+    Expresses: tokens that followed similar contexts in a corpus, without training. ``NextToken.stands_in_store``
+    returns their positions. Costs: one search per position; no parameters except the three of ``mix=gate``.
 
     A FAISS index may miss some of the nearest keys. Scores of the retrieved keys are always computed exactly, from the
     keys.
@@ -118,7 +120,7 @@ class KnnHead(WrapperHead):
         self._weights: set[str] = set()
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Initialises the head below, and sets the fitted weight unless one was chosen."""
+        """Initialises the head below, and sets ``weight`` to 0.03 if it is ``fitted``."""
         super().init_from_backbone(context_of)
         if self.config.weight == FITTED:
             self.config = self.config.model_copy(update={"weight": MOST})
@@ -127,11 +129,11 @@ class KnnHead(WrapperHead):
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
-        """Whether keys of the text being read are left out."""
+        """Whether tokens of the text being read are needed, to leave out keys from this text (``overlap``)."""
         return self.config.store is not None and self.config.overlap > 0
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
-        """Rejects a datastore of another model, and warns if it was made with similar weights of this model."""
+        """Rejects a datastore that another model made; if its states are similar to this model's, only warns."""
         super().validate_backbone(context_of, weights_of)
         own = weights_of()
         self._weights = set() if own is None else {own}
@@ -209,7 +211,7 @@ class KnnHead(WrapperHead):
         return PointerMixture(below, found, of_below, of_found, self.component)
 
     def calibration(self) -> Calibration | None:
-        """Calibrates the temperature and the fixed weight; None with a gate, which learns the weight."""
+        """Calibrates the temperature and, with ``mix=fixed``, the weight; None with ``mix=gate``, which is trained."""
         if self.config.mix == "gate":
             return None
         joint = self.config.mix == "joint"
@@ -311,9 +313,9 @@ class KnnHead(WrapperHead):
 
 
 class ConfidenceGate(nn.Module):
-    """A weight at each position, from the score of the nearest key and the agreement of the retrieved tokens.
+    """A weight at each position, from the nearest key's score and the largest probability of a retrieved token.
 
-    It has three learned parameters, and starts with the same weight everywhere.
+    It has three learned parameters, and starts with ``weight`` at every position.
     """
 
     def __init__(self, weight: float) -> None:

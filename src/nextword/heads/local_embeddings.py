@@ -41,7 +41,7 @@ class LocalEmbeddings(CachedModule):
         source: Whether the positions are those of the source.
         bias: Whether the projections have a bias; LE has none (published).
         include_current: Whether a position sees its own token.
-        activation: Function applied to the local embeddings; None: none.
+        activation: Function applied to the local embeddings; None: they are not changed.
     """
 
     remembers = True
@@ -98,7 +98,7 @@ class LocalEmbeddings(CachedModule):
         return {"local": self._embedded(states)} if self.reads_source else {}
 
     def positions(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
-        """Token and local embedding of each stored position, and which stored positions each position sees."""
+        """Token and local embedding of each stored position, and which of these each position of ``context`` sees."""
         if self.reads_source:
             assert context.source is not None
             return context.source.ids, at_least_float32(context.source.streams["local"]), source_positions(context)
@@ -111,7 +111,7 @@ class LocalEmbeddings(CachedModule):
         return "source" if self.reads_source else "text"
 
     def entries(self, context: Context) -> CopyScores:
-        """The stored positions, scored by ``p_t . e_s``."""
+        """The stored positions, with their scores ``p_t . e_s``."""
         ids, keys, visible = self.positions(context)
         scores = context.similarities(self.queries(context), keys)
         return CopyScores(ids, context.row, scores, visible, text=self.text)
@@ -136,7 +136,7 @@ def past_positions(context: Context, include_current: bool, last: int | None = N
     """Which of S kept positions each of N positions sees: the positions before it, and optionally its own.
 
     Args:
-        context: Context of a head that keeps earlier positions; for any other head ValueError is raised.
+        context: Context of a head that remembers earlier positions; for any other head ValueError is raised.
         include_current: Whether a position sees its own position.
         last: Number of nearest tokens that a position sees, padding not counted; None: all.
     """
@@ -167,12 +167,12 @@ def past_words(
 
 
 def source_positions(context: Context) -> Bool[Tensor, "N E"]:
-    """Visibility of the source positions: each position sees all of them."""
+    """Which of E source positions each of N positions sees: all except padding."""
     return _known(_source(context), context)[context.row]
 
 
 def source_words(context: Context) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
-    """The distinct tokens of each source, and their visibility: each position sees all of them."""
+    """The distinct tokens of each source, and which of these U tokens each of N positions sees: all."""
     source = _source(context)
     words = UniqueTokens.of(source.ids, _known(source, context))
     return words, words.occurring(context.row)

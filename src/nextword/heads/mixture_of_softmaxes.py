@@ -22,9 +22,9 @@ class MixtureConfig(HeadConfig):
 
     head: Literal["mos"] = "mos"
     components: int = Field(default=3, ge=1, le=1000)
-    """K, the number of softmaxes. Each has D² weights of its own and costs one product with all V tokens."""
+    """K, the number of softmaxes. Each has its own projection (D² weights) and costs a product with all V tokens."""
     gate: Literal["dynamic", "static", "uniform"] = "dynamic"
-    """Mixture weights: computed at each position, one learned vector, or 1 / K."""
+    """Mixture weights: computed at each position (``dynamic``), a learned vector (``static``), 1 / K (``uniform``)."""
     partition: PartitionConfig | None = None
     """Partitions of the first softmax; None: no partitions."""
     mi: MultiInputConfig | None = None
@@ -53,13 +53,13 @@ class MixtureOfSoftmaxes(Head):
     """Several softmaxes over one output embedding, mixed by a gate.
 
     Formula: ``P(w) = sum_i pi_i softmax_w(f_i . e_w)`` with ``f_i = S_i q_t + b_i`` and ``pi = softmax(G q_t + g)``
-    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform).
+    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform). ``q_t`` is ``h_t``, or wider with ``+mi``.
 
     Expresses: several modes far apart in embedding space ("king or woman, not queen"). The log of a sum removes the
-    bound on the rank. Costs: K products with the output embedding.
+    bound D + 1 on the rank of the log-probability matrix. Costs: K products with the output embedding.
 
-    All projections start as the identity, so a pretrained model starts unchanged. The gate is initialised randomly, so
-    that the components become different in training.
+    All projections start as the identity, so a pretrained model starts unchanged. The dynamic gate is initialised
+    randomly, so that the components become different in training.
 
     Partitions (``mos:3+cpr:20,100+mi``) edit the scores of the first component; the others are plain softmaxes.
 

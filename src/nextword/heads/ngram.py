@@ -1,4 +1,4 @@
-"""n-gram head: mixes any head with the tokens that followed the same last tokens in an indexed corpus."""
+"""n-gram head: mixes any head with the tokens that followed the text's last tokens in an indexed corpus."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class NgramConfig(WrapperHeadConfig):
     index: str | None = None
     """Folder written by ``nextword ngram build``; None: the head below predicts alone."""
     weights: str | None = None
-    """File written by ``nextword ngram fit``; read once, when the head is built."""
+    """File with fitted shares, written by ``nextword ngram fit``; read once, when the head is built."""
     mix: Literal["fixed", "learned"] = "fixed"
     """Whether the shares of the mixture are fixed (``nw.calibrate`` chooses them) or learned in training."""
     evidence: list[int] = Field(default=list(EVIDENCE))
-    """For each level, the minimum number of occurrences of its match in the corpus."""
+    """For each level (see ``NgramHead``), the minimum number of occurrences of its match in the corpus."""
     limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
     """Maximum number of occurrences of a match in the corpus. More frequent matches are not used."""
     lengths: list[int] = Field(default=list(LENGTHS))
-    """Shortest match length, in tokens, of each group of lengths. Each group has shares of its own."""
+    """Longest matches are grouped by length: shortest length, in tokens, in each group. A group has its own shares."""
     shares: list[list[float]] | None = None
     """For each group, the share of the head below, then the share of each level. Filled in from ``weights`` or by
     ``nw.calibrate``. None: all levels together have 0.03, which costs at most 0.031 nats per token. Learned shares
@@ -65,7 +65,7 @@ class NgramConfig(WrapperHeadConfig):
         return super().unbuilt().model_copy(update={"shares": None, "corpus": None})  # type: ignore[return-value]
 
     def with_weights(self, weights: MatchWeights) -> NgramConfig:
-        """These settings with the shares and levels of a fit."""
+        """These settings with the shares and levels of ``weights``."""
         levels = {"evidence": list(weights.evidence), "limit": weights.limit, "lengths": list(weights.lengths)}
         return self.model_copy(update={**levels, "shares": weights.shares, "weights": None})
 
@@ -82,19 +82,19 @@ class NgramConfig(WrapperHeadConfig):
 
 @registry.register("ngram")
 class NgramHead(WrapperHead):
-    """The distribution of any head, mixed with the tokens that followed the same last tokens in a corpus.
+    """The distribution of any head, mixed with the tokens that followed the text's last tokens in a corpus.
 
     Formula: ``s_0`` is the share of the head below, ``s_j`` the share of level j. The match of level j occurs ``c_j``
     times in the corpus, ``c_j(w)`` times followed by the token ``w``::
 
         P(w) = s_0 P_below(w) + sum_j s_j c_j(w) / c_j
 
-    The first level is the longest sequence of the text's last tokens that occurs in the corpus (the longest match). The
-    other levels are the longest matches that occur at least 4, 16 and 64 times. The shares depend on the length of the
-    longest match.
+    The match of the first level is the longest sequence of the text's last tokens that occurs in the corpus (the
+    longest match). By default, the matches of the other levels are the longest that occur at least 4, 16 and 64 times.
+    The shares depend on the length of the longest match.
 
     Expresses: copies of passages of a corpus, without states or gradients of the corpus. Costs: one binary search in
-    the corpus per position, on the CPU; no parameters, or 55 with ``mix=learned``.
+    the corpus per position, on the CPU; no parameters, or with ``mix=learned`` 55 (by default).
 
     Source: Liu et al. 2024 (infini-gram), who mix in only the longest match.
 
@@ -186,7 +186,7 @@ class NgramHead(WrapperHead):
         return self.memory.find(LastTokens(ids, valid, row, position, first))
 
     def calibration(self) -> Calibration | None:
-        """Calibrates the shares, if they are fixed."""
+        """Calibrates the shares; None without an index, or if the shares are learned."""
         if self.config.index is None or self.mixing is not None:
             return None
         return LevelCalibration(self)
@@ -204,7 +204,7 @@ class NgramHead(WrapperHead):
 
 
 class LevelShares(nn.Module):
-    """Learned shares, one row per group of match lengths, initialised with given ones."""
+    """Learned shares, one row per group of match lengths, initialised with ``shares``."""
 
     def __init__(self, shares: list[list[float]]) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class LevelShares(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Sets the initial shares; a share of 0 starts at a millionth, because it would have no gradient."""
+        """Sets the initial shares, at least a millionth each, because a share of 0 would have no gradient."""
         self.logits.copy_(torch.tensor(self._begin).clamp_min(1e-6).log())
 
     def forward(self) -> Float[Tensor, "G C"]:

@@ -36,15 +36,17 @@ class NoEdits(CachedModule):
 class Partition(CachedModule):
     """Changes the dense scores of a head's softmax for tokens of its partitions.
 
-    Formula, in assign mode; the first line whose condition is true gives the score::
+    Formula, in mode ``assign``: the first line whose condition is true gives the score of the token v. ``w_v`` is its
+    output embedding; C, E, R_j, S, PD, LD, PE and LE are learned projections::
 
         z_v = C q_t . w_v + mean_{s < t: x_s = v} PD q_t . LD q_s      if v occurred before t
             = E q_t . w_v + mean_{s: y_s = v}     PE q_t . LE e_s      if v is a word of the source
             = R_j q_t . w_v                                            for the last step j whose candidates hold v
             = S q_t . w_v                                              otherwise
 
-    The means are added only with P. In add mode, each line is added to the value of the lines below it. P without C and
-    E adds ``mean PD q_t . LD q_s`` to the scores of tokens that occurred before.
+    The means are added only with the setting ``pointer``. In mode ``add`` (``rerank_mode`` for the third line), the
+    value of a line is added to the score that v has without this line. With ``pointer`` but neither ``context`` nor
+    ``encoder``, ``mean PD q_t . LD q_s`` is added to the scores of tokens that occurred before t.
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
 
@@ -136,7 +138,7 @@ def _ascending(sizes: Any) -> Any:
 
 
 class PartitionConfig(Settings):
-    """Settings of a head's partitions. ``assign`` replaces the scores of their tokens, ``add`` adds to these scores."""
+    """Settings of a head's partitions. Mode ``assign`` replaces the scores of their tokens, ``add`` adds to them."""
 
     context: bool = False
     """C: tokens that occurred before in the decoder's sequence."""
@@ -148,12 +150,12 @@ class PartitionConfig(Settings):
     rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
     """R: number of candidates of each reranking step, in any order; the step with the most candidates is first."""
     mode: Mode | None = None
-    """How C, E and P change a score. None: ``assign``, but ``add`` for P alone (published)."""
+    """How C, E and P change a score. None: ``assign``, or ``add`` for P without C and E (published)."""
     rerank_mode: Mode = "assign"
     """How R changes a score."""
     candidates: Literal["previous", "initial"] = "previous"
-    """Scores by which a reranking step chooses its candidates: the scores after the previous step, or the original
-    scores."""
+    """Scores by which a reranking step chooses its candidates: those after the step before it (``previous``), or those
+    before the first step (``initial``)."""
     include_current: bool = False
     """Whether the context includes the current token (the paper's figure) or only earlier tokens (published code)."""
 
@@ -167,7 +169,7 @@ class PartitionConfig(Settings):
 
     @property
     def word_mode(self) -> Mode:
-        """How C, E and P change a score."""
+        """``mode``, or the mode that None stands for."""
         return self.mode or ("assign" if self.context or self.encoder else "add")
 
 

@@ -36,30 +36,32 @@ class PointerGeneratorConfig(PointerConfig):
 
     head: Literal["pg"] = "pg"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted | None = FITTED
-    """Initial bias of the gate; with a larger bias, the softmax has a larger weight and less is copied. ``fitted``: at
-    most 3 % is copied and the model's most likely token rarely changes; the gate's weights then start at zero. None: 0
-    for a decoder-only model, 3 for an encoder-decoder model (published)."""
+    """Initial bias of the gate; a larger bias gives the softmax a larger weight. ``fitted``: copying has at most 3 % of
+    the probability and the model's most likely token rarely changes; the gate's weights then start at zero. None: 3 if
+    there is a source (an encoder-decoder model or a conditioner), otherwise 0 (published)."""
 
 
 @registry.register("pg")
 class PointerGeneratorHead(Head):
     """A gate mixes the softmax with additive attention over earlier positions or the source.
 
-    Formula: with ``z = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
-    positions and ``g_t = sigmoid(w_g . h_t + b_g)``::
+    Formula: with ``z_v = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
+    positions and ``g_t = sigmoid(w_g . h_t + b_g)``, where ``q_t`` is the input of the projections (``h_t``, or a
+    wider vector with ``+mi``), ``w_v`` the output embedding of v, and att and att_b are learned::
 
         P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
 
-    Decoder-only models point at positions ``s < t`` of their own text, encoder-decoder models at the source (``LE`` of
-    the encoder's states in place of ``LD q_s``). Attention to padding is zero. If no position is visible, ``g = 1``.
+    The head points at positions ``s < t`` of the decoder's text or, in an encoder-decoder model and with a conditioner,
+    of the source (``LE`` of the encoder's states in place of ``LD q_s``). Attention to padding is zero. If no position
+    is visible, ``g_t = 1``.
 
     Expresses: copies of tokens, independent of their output embeddings. Costs: three D x D projections, and additive
     attention in O(T T D) time, computed in chunks to save memory.
 
     Attention starts uniform. On a pretrained model, the gate gives attention little probability at first
     (``gate_bias``), so the distribution is nearly the model's. ``pg:published`` and new small models start with a
-    half-open gate and small random weights. Learning is slow at first, because attention depends on a product of three
-    linear maps that all start near zero.
+    bias of 0 or 3, which gives the softmax about 50 % or 95 %, and with small random gate weights. Learning is slow at
+    first, because attention depends on a product of three linear maps that all start near zero.
 
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
@@ -92,7 +94,7 @@ class PointerGeneratorHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Gives attention little probability, unless the gate's bias was chosen."""
+        """Gives attention little probability, if ``gate_bias`` is ``fitted``."""
         if self.config.gate_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -139,10 +141,10 @@ def additive_scores(
     vector: Float[Tensor, "D"],
     reach: Int[Tensor, "Q"] | None = None,
 ) -> Float[Tensor, "B Q S"]:
-    """Computes ``v . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time, chunk by chunk to save memory.
+    """Computes ``vector . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time, chunk by chunk to save memory.
 
-    The chunks are tiles of queries and keys, which are recomputed in the backward pass. ``reach``: number of first keys
-    that each query needs; scores beyond may be 0. None: all keys.
+    A chunk is a tile of some queries and some keys; the backward pass computes it again. ``reach``: for each query, the
+    number of keys from the first that it needs; scores of later keys may be 0. None: all keys.
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))

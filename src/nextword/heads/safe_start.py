@@ -3,8 +3,8 @@
 When a head is attached, the model is run once on random tokens. From the resulting states and scores, each head that
 adds something to the softmax fits its initial values: a cache its temperature and share, a gate its bias.
 
-A share ``w`` of any other distribution costs at most ``-log(1 - w)`` nats per token, here 0.031, on any text. The share
-is also small enough to keep the model's most likely token at 98 % of the random tokens.
+Mixing in another distribution with the share ``w`` costs at most ``-log(1 - w)`` nats per token, here 0.031, on any
+text. The share is also small enough to keep the model's most likely token at 98 % of the random tokens.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _ROWS = 32
 
 
 def probe_tokens(vocab_size: int) -> Int[Tensor, "M"]:
-    """Random tokens, the same at each call."""
+    """512 random token ids below ``vocab_size``, the same at each call."""
     return torch.randint(vocab_size, (_TOKENS,), generator=torch.Generator().manual_seed(0))
 
 
 def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows D"]) -> float:
-    """The temperature at which two states of typical norm and equal direction have the similarity ``SHARPNESS``.
+    """The temperature at which a query and a key of mean norm and equal direction have the similarity ``SHARPNESS``.
 
-    Similarity is the dot product over the square root of D.
+    Similarity is the dot product, divided by the square root of D and by the temperature.
     """
     lengths = [at_least_float32(states).norm(dim=-1).mean() for states in (queries, keys)]
     similarity = float(lengths[0] * lengths[1]) / math.sqrt(queries.shape[-1])
@@ -55,12 +55,14 @@ def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows
 
 
 def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
-    """The largest share of stored tokens that keeps the most likely token at nearly all positions.
+    """The largest share for ``added`` that keeps the most likely token of ``softmax`` at nearly all positions.
 
-    At a position, entries with shares ``c`` make a token ``v`` overtake the most likely token ``u`` above the weight
-    ``w`` with ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The result is the 2 % quantile, over positions, of the
-    smallest such weight. The result is at most ``MOST``, and at most half of ``P(u)²`` at the positions where the model
-    is sure, because in an untrained model a thousand tokens are nearly the most likely one.
+    P is the distribution ``softmax`` at a position, u its most likely token, and c the distribution of the ``added``
+    tokens. Another token v becomes more likely than u if the weight of c is above the w with
+    ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The smallest such w over all v is the limit of the position.
+
+    The result is the 2 % quantile of the limits of all positions, but at most ``MOST``. It is also at most half the
+    square of the 90 % quantile of P(u), because in an untrained model a thousand tokens are nearly as likely as u.
     """
     rows = torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS)
     parts = [_overtaking(softmax[some].computed(), added.map(itemgetter(some))) for some in rows]
@@ -88,13 +90,13 @@ def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, 
 
 
 def closed_gate(share: float) -> float:
-    """The logit of a gate that gives this share to the added distribution."""
+    """The logit of a gate that gives the softmax ``1 - share``, and the added distribution ``share``."""
     return math.log1p(-share) - math.log(share)
 
 
 @torch.no_grad()
 def nats_apart(softmax: NextToken, other: NextToken) -> float:
-    """Mean KL divergence of a distribution from the model's own, in nats per token of text the model generates."""
+    """Mean divergence KL(``softmax`` || ``other``) over all positions, in nats."""
     total = 0.0
     for rows in torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS):
         own, changed = softmax[rows].log_probs(), other[rows].log_probs()

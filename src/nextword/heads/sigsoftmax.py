@@ -34,15 +34,15 @@ class SigsoftmaxConfig(HeadConfig):
 
     head: Literal["sigsoftmax"] = "sigsoftmax"
     shift: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Constant added to the scores inside the sigmoid. ``fitted``: large enough that the sigmoid is 1 for all scores
-    that the model has when the head is attached. Published: 0."""
+    """Constant added to the scores inside the sigmoid. ``fitted``: large enough that the sigmoid is nearly 1 for all
+    scores that the model has for random tokens when the head is attached. Published: 0."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None: only the last state."""
     bias: bool = True
     """Whether the projection has a bias."""
 
     def to_fine_tune(self) -> Any:
-        """Selects the published shift, because with the fitted shift, the sigmoid has almost no gradient."""
+        """Replaces a ``fitted`` shift by 0, because with the fitted shift, the sigmoid has almost no gradient."""
         return super().to_fine_tune().as_published()
 
 
@@ -51,7 +51,7 @@ class SigsoftmaxHead(Head):
     """Softmax with a sigmoid factor, over a learned projection of the states.
 
     Formula: ``P(w)`` proportional to ``exp(z_w) sigmoid(z_w + shift)`` with ``z_w = (S q_t + b) . e_w``; in log space
-    ``z + logsigmoid(z + shift)``.
+    ``z + logsigmoid(z + shift)``. ``q_t`` is ``h_t``, or a wider vector with ``+mi``.
 
     Expresses: ``logsigmoid`` is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
     Costs: one more pass over V than softmax, and the D x D projection.
@@ -78,7 +78,7 @@ class SigsoftmaxHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Fits the shift to the model's scores, unless it was chosen."""
+        """Fits ``shift`` to the model's scores, if it is ``fitted``."""
         if self.config.shift != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))

@@ -43,10 +43,10 @@ class SoftmaxConfig(HeadConfig):
 
     head: Literal["softmax"] = "softmax"
     proj: bool = False
-    """Whether a learned projection precedes the output layer; always true with multiple inputs or partitions."""
+    """Whether a learned projection precedes the output layer. With ``mi`` or ``partition`` it always does."""
     partition: PartitionConfig | None = None
-    """Tokens that are scored by separate queries: tokens of the context or source, or the best candidates; None:
-    none."""
+    """Tokens that are scored by separate queries: those of the context, of the source, or the best candidates. None: no
+    tokens."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None: only the last state."""
     bias: bool = True
@@ -71,7 +71,7 @@ class SoftmaxHead(Head):
     their combinations.
 
     Differs from the published code: plain ``softmax`` adds no parameter and returns the backbone's own scores bit for
-    bit; no gate of a one-component mixture is kept.
+    bit; the published code has the gate of a mixture with one component.
 
     Examples:
         >>> from nextword.heads import parse_head

@@ -32,7 +32,7 @@ class WrapperHeadConfig(HeadConfig):
         return below
 
     folder: ClassVar[str | None] = None
-    """Name of the setting with the folder of the store; None: the head has no store."""
+    """Name of the setting with the folder of the store (datastore or index); None: the head has no store."""
 
     def located(self) -> WrapperHeadConfig:
         """These settings with absolute paths, also in the head below."""
@@ -48,11 +48,11 @@ class WrapperHeadConfig(HeadConfig):
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
 
     def as_published(self) -> Any:
-        """The settings of the paper, also for the head below."""
+        """These settings with the paper's value in place of each ``fitted``, also in the head below."""
         return super().as_published().over_published()
 
     def over_published(self) -> Any:
-        """These settings, with the paper's value for each setting of the head below that is not fitted yet."""
+        """These settings with the paper's value in place of each ``fitted`` in the head below."""
         if self.below is None:
             return self
         return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
@@ -148,7 +148,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def take_over(self, former: Head) -> None:
-        """Reuses the model's own head ``former``, or a head below it, if the setting ``below`` names that head."""
+        """Reuses the model's head ``former``, or a head below it, if ``below`` has the same settings as that head."""
         while former.config.unbuilt() != self.below.config.unbuilt():
             if not isinstance(former, WrapperHead):
                 return
@@ -167,7 +167,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def store(self) -> Any:
-        """The store on disk, reopened if the settings change; None: no store.
+        """The store on disk, reopened if a setting in ``opened_by`` changes; None: no store.
 
         Raises:
             ValueError: If the store does not exist or does not fit the model.
@@ -218,7 +218,7 @@ class WrapperHead(Head):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """``distribution`` normalised together with the entries ``stored``; ``place`` is the setting that requests this.
+    """``distribution`` normalised together with the entries ``stored``, as the setting ``place`` asks.
 
     Raises:
         ValueError: If the distribution is not one softmax.

@@ -1,4 +1,4 @@
-"""Objectives compute the training loss from a distribution and its targets. Importing this package registers all."""
+"""Objectives compute the training loss of a head's distribution. Importing this package registers all objectives."""
 
 import importlib
 import pkgutil

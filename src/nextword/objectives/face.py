@@ -1,4 +1,4 @@
-"""FACE: cross-entropy weighted by token frequency."""
+"""FACE: cross-entropy in which frequent tokens have smaller weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST_ENTROPY = 1e-6
 def occurrences(
     tokens: Int[Tensor, "N"], layout: Layout, vocab_size: int, *, start: int | None = None, end: int | None = None
 ) -> Int[Tensor, "V"]:
-    """Counts how often each token occurs.
+    """Counts how often each token occurs in ``tokens``, whose rows are those of ``layout``.
 
     The token ``start`` does not count at the beginning of a row. The first token ``end`` of a row and all tokens after
     it do not count.
@@ -134,7 +134,7 @@ class Face(Objective):
     and with the mean entropy H of the batch, ``cp``: L - beta H; ``cpf``: L + 1 / H; ``cpfw``: L (1 + 1 / H);
     ``cpfwn``: L log V / H.
 
-    Effect: rarely predicted tokens get more gradient. Cost: the output layer runs once more without gradient for the
+    Effect: tokens with low counts get more gradient. Cost: the output layer runs once more without gradient for the
     most probable tokens (``opr``, ``opo``, ``gpo``), and once more for H with a penalty.
 
     Source: Jiang et al. 2019, eq. 10 and 11. In evaluation the loss is the plain likelihood.
@@ -177,7 +177,7 @@ class Face(Objective):
         self.counts = torch.cat([kept, kept.new_zeros(size - len(kept))])
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the summed weighted negative log-likelihood. In training it first adds the batch to the counts."""
+        """Returns the summed negative log-likelihood; in training, weighted by counts that include this batch."""
         distribution, config, tokens = head(context), self.config, len(targets)
         each = -distribution.log_prob(targets[:, None])[:, 0]
         if not self.training:

@@ -29,10 +29,10 @@ from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, regi
 
 @dataclass(frozen=True)
 class RankedMemory:
-    """Cache entries that are visible at N positions, sorted by rank; all positives precede all negatives.
+    """Cache entries of N positions, sorted by rank; all positives precede all negatives.
 
-    An entry's height is ``s + margin * rank``, up to a constant per position. Positives are the visible entries with
-    the target token; negatives are the other visible entries.
+    Positives are the visible entries with the target token; negatives are the other visible entries. An entry's height
+    is its similarity plus ``margin`` times its rank, up to a constant per position.
     """
 
     heights: Float[Tensor, "N S"]
@@ -51,7 +51,7 @@ class RankedMemory:
         return self.positive.sum(-1, dtype=torch.float64) * self.negative.sum(-1)
 
     def offsets(self) -> Float[Tensor, "S"]:
-        """Number of pairs for each difference of ranks, from 0."""
+        """Number of pairs with each difference of ranks; the first number is for the difference 0."""
         dtype, (reach, size) = self.heights.dtype, (int(self.last_positive.max()), self.positive.shape[1])
         together = self.positive[:, :reach].to(dtype).T @ self.negative.to(dtype)
         # row p is shifted left by p, so that each column holds one difference
@@ -128,8 +128,8 @@ REDUCTIONS: dict[str, Callable[[Iterable[RankedMemory]], Weigh]] = {
     "offset_mean": partial(_by_offset, mean=True),
     "offset_sum": partial(_by_offset, mean=False),
 }
-"""The reductions by name. Each receives an iterable of the memories of the whole batch; reductions that count pairs
-over the batch iterate over it once."""
+"""The reductions by name. Each receives an iterable of the memories of the whole batch, iterates over it once if it
+counts pairs over the batch, and returns a function ``Weigh``."""
 
 SUMS_OF_POSITIONS = frozenset({"position_mean", "pair_sum"})
 """Reductions that are sums over positions. In the others, the pairs of one row change the weight of other rows."""
@@ -209,9 +209,10 @@ class HistAlign(Objective):
 
         L = L_token + alpha * reduce_{t, i, j: r_j > r_i} max(0, s_tj - s_ti + margin (r_j - r_i))
 
-    Effect: entries with the target rank above entries with similar tokens, and these above unrelated ones, so the cache
-    alone can predict the target. Cost: similarities are computed a second time; one sort per distinct target; for
-    positions whose target is in the cache, one search per entry. ``offset_mean`` and ``offset_sum`` visit every pair.
+    Effect: entries with the target get higher scores than entries with similar tokens, and these get higher scores than
+    unrelated ones, so the cache alone can predict the target. Cost: similarities are computed a second time; one sort
+    per distinct target; for positions whose target is in the cache, one search per entry. ``offset_mean`` and
+    ``offset_sum`` visit every pair.
 
     With the default reduction the loss of a batch is the sum of the losses of its rows: the mean over each position's
     pairs, with ranks among the visible entries. ``histalign:paper`` is eq. 5 and 6. ``histalign:released`` and
@@ -232,7 +233,7 @@ class HistAlign(Objective):
     Config = HistAlignConfig
 
     def check(self, head: Head) -> None:
-        """Raises ValueError if the head stores no tokens, or if ``labels`` is set and it stores the source's tokens."""
+        """Raises ValueError if ``head`` stores no tokens, or with ``memory_values=labels`` those of the source."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
                 f"histalign: head '{head_spec(head.config)}' stores no tokens, so there is nothing to align; "
@@ -252,7 +253,7 @@ class HistAlign(Objective):
         return f"{self.config.reduction} divides by counts of pairs over the whole batch"
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the summed token loss plus the ranking loss, both to be divided by the number of tokens."""
+        """Returns the token loss plus ``alpha`` times the ranking loss, both not divided by the number of tokens."""
         assert isinstance(head, RemembersTokens)
         tokens = len(targets)
         # computed before the token loss, which keeps (N, S) tensors until the backward pass
@@ -286,7 +287,7 @@ class Alignment:
     targets: Int[Tensor, "N"]
 
     def loss(self) -> Float[Tensor, ""]:
-        """Returns the reduced hinge losses of all pairs."""
+        """Returns the hinge losses of all pairs, combined into one number as the setting ``reduction`` says."""
         states, inputs = self.context.states, self.context.inputs
         if not len(self.targets):
             return states.sum() * 0.0

@@ -41,15 +41,15 @@ class LikelihoodConfig(ObjectiveConfig):
 class Likelihood(Objective):
     """Negative log-likelihood of the targets under the distribution of the head.
 
-    Formula: ``-sum_t log P(x_t | ...)``. With the cache head, P includes the cache and this is the TRIME loss, whose
-    gradients flow into queries and keys.
+    Formula: ``-sum_t log P(x_t | ...)``. With the head ``cache``, P includes the cache. The loss is then that of TRIME,
+    whose gradients flow into queries and keys.
 
     When to use: first, as the baseline. Cost: that of the distribution.
 
     Source: standard; with a cache: TRIME, Zhong et al. 2022.
 
-    Differs from the published code: the cache stores input tokens. ``mle:labels`` (labels instead) only reproduces
-    TRIME as released; with masked prompts it trains the model to ignore the cache.
+    Differs from the published code: the cache stores input tokens. ``mle:labels`` stores labels, as TRIME's released
+    code does; with masked prompts, this trains the model to ignore the cache.
 
     Examples:
         >>> from nextword.objectives import parse_objective
@@ -60,7 +60,7 @@ class Likelihood(Objective):
     Config = LikelihoodConfig
 
     def check(self, head: Head) -> None:
-        """Raises ValueError if ``labels`` is set and the head does not store the decoder's tokens."""
+        """Raises ValueError if ``memory_values`` is ``labels`` and ``head`` does not store the decoder's tokens."""
         if self.config.memory_values == "labels" and not (isinstance(head, RemembersTokens) and head.remembers):
             raise ValueError(
                 f"mle:labels: head '{head_spec(head.config)}' stores no tokens of the decoder on this model, "
@@ -68,7 +68,7 @@ class Likelihood(Objective):
             )
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the summed negative log-likelihood."""
+        """Returns the negative log-likelihood, summed over ``targets``."""
         if self.config.memory_values == "labels":
             context = context.with_label_values()
         total = -head(context).log_likelihood(targets)
@@ -96,8 +96,9 @@ class Unlikelihood(Objective):
 
         L = sum_t [-log P(x_t | ...) + alpha sum_{c in C_t} -log(1 - P(c | ...))]
 
-    Effect: earlier tokens become less probable, so greedy text repeats itself less. Cost: a tensor (N, C) is stored,
-    and the output layer runs again for positions where an earlier token has a probability of more than one half.
+    Effect: earlier tokens become less probable, so greedy text repeats itself less. Cost: a tensor (N, K) is stored, K
+    being the most distinct targets of a row. The output layer runs again for positions where an earlier token has a
+    probability of more than one half.
 
     Source: Welleck et al. 2020, eq. 3 to 5. In evaluation the loss is the likelihood part alone.
 
@@ -113,7 +114,7 @@ class Unlikelihood(Objective):
     Config = UnlikelihoodConfig
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the sum of the likelihood and unlikelihood terms."""
+        """Returns the sum of the likelihood and unlikelihood terms; in evaluation, of the likelihood terms alone."""
         distribution, tokens = head(context), len(targets)
         alpha: float = self.config.alpha
         if not self.training:
@@ -152,7 +153,7 @@ _HALF = -math.log(2)
 
 
 def previous_targets(targets: Int[Tensor, "N"], layout: Layout) -> tuple[Int[Tensor, "N K"], Bool[Tensor, "N K"]]:
-    """Returns the distinct targets of each position's row, and which ones occurred earlier and are not its own target.
+    """Returns the distinct targets of each position's row, and which of them occurred earlier, except its own target.
 
     >>> ids, counted = previous_targets(torch.tensor([7, 3, 7]), Layout(torch.tensor([0, 0, 0]), 1))
     >>> ids.tolist(), counted.int().tolist()

@@ -28,8 +28,8 @@ from nextword.settings.specs import Grammar, Modifier, ModifierEntry, Modifiers,
 class Loss:
     """A loss before division: a sum over tokens, and the number of these tokens.
 
-    The trainer adds up losses of all accumulation steps and processes, then divides once, so it never averages
-    averages. The sum is in nats; ``parts`` are detached terms for the log, each a mean per token.
+    The trainer adds up the losses of all accumulation steps and processes, then divides once by the number of all
+    tokens. ``total`` is in nats; ``parts`` are terms of the loss for the log, each a mean per token, without gradient.
     """
 
     total: Float[Tensor, ""]
@@ -38,7 +38,7 @@ class Loss:
 
     @classmethod
     def of(cls, total: Float[Tensor, ""], tokens: int, **sums: Float[Tensor, ""]) -> Loss:
-        """Creates a loss whose parts are given as sums over the same tokens."""
+        """Creates a loss; each of ``sums``, a sum over the same tokens, becomes a mean per token in ``parts``."""
         return cls(total, tokens, {name: (part / max(tokens, 1)).detach() for name, part in sums.items()})
 
 
@@ -74,8 +74,8 @@ def on_every_process(here: bool, device: torch.device) -> bool:
 # -- The modifiers of objectives: names that may follow a ``+`` in an objective spec.
 
 modifiers = Modifiers()
-"""All modifiers by name. Each sets one field of the config, so an objective accepts the modifiers whose fields it
-has."""
+"""All modifiers by name. Each sets one field of an objective's config; an objective accepts the modifiers whose fields
+its config has."""
 
 
 # -- Sequence updates (``+seq``): the model continues prefixes, and the loss lowers the probability of repeated n-grams.
@@ -138,14 +138,14 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """Continuations of R prefixes. ``repeated`` marks tokens in n-grams that occurred earlier in a continuation."""
+    """R continuations. ``repeated`` marks tokens in n-grams that occurred earlier in the same continuation."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
 
     @property
     def asked(self) -> Bool[Tensor, "R S"]:
-        """Mask of the tokens whose probability is needed: the repeated tokens, or one token if none is repeated."""
+        """Mask of the tokens whose probability is needed: the repeated tokens, or one token if nothing is repeated."""
         # this token has weight 0 but gives every parameter a gradient, which distributed training waits for
         first = torch.zeros_like(self.repeated)
         first[:1, :1] = True
@@ -176,7 +176,7 @@ class SequenceUpdates(nn.Module):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def reset_parameters(self) -> None:
-        """Restarts counting updates from zero."""
+        """Sets the number of counted updates to zero."""
         self.step.zero_()
 
     def advance(self) -> bool:
@@ -194,11 +194,11 @@ class SequenceUpdates(nn.Module):
         return Written(tokens, repeated_ngrams(tokens, self.config.n))
 
     def forward(self, head: Head, context: Context, written: Written, targets: int) -> Loss:
-        """Returns the mean loss of the continuations, times ``targets``, the original micro-batch's number of targets.
+        """Returns ``L_seq`` of the continuations, times ``targets``, the number of targets of the micro-batch.
 
-        The trainer divides every loss by the targets of all micro-batches and processes of an optimiser step. The
-        factor gives a sequence update the same weight as a token update. ``context`` has the positions of
-        ``written.asked``.
+        The trainer divides every loss by the number of targets of all micro-batches and processes of an optimiser step.
+        The factor ``targets`` gives a sequence update the same weight as a token update. ``context`` has the positions
+        that predict the tokens in ``written.asked``.
         """
         asked = written.asked
         complement = head(context).log_complement(written.tokens[asked][:, None])[:, 0]
@@ -244,8 +244,8 @@ class Objective(nn.Module, ABC):
 
     A subclass is in one file with its ``Config`` and is registered with ``@registry.register("name")``. Store counters
     as buffers, so that they are saved and moved with the model, and define ``reset_parameters``, which clears them; it
-    is called if a checkpoint has no counters. Change weights or add terms only if ``self.training`` is true, so that
-    evaluation losses can be compared.
+    is called if a checkpoint has no counters. Weight tokens or add terms to the likelihood only if ``self.training`` is
+    true, so that the evaluation losses of different objectives can be compared.
 
     A loss must not depend on padding. The loss of a batch must be the sum of the losses of its rows, or
     ``couples_rows`` must return why not. ``tests/conformance/test_objectives.py`` tests both for every registered
@@ -259,7 +259,7 @@ class Objective(nn.Module, ABC):
         self.config: Any = config
         self.dimensions = dimensions
         self.sequence = None if config.seq is None else SequenceUpdates(config.seq)
-        """Sequence updates, which replace batch and loss of some updates; None: no sequence updates."""
+        """Replaces the batch and the loss of some updates by those of a sequence update; None: of no update."""
 
     def check(self, head: Head) -> None:
         """Raises ValueError, with the reason, if this objective cannot be used with ``head``."""
@@ -270,7 +270,7 @@ class Objective(nn.Module, ABC):
         return ""
 
     def resize_vocabulary(self, size: int) -> None:
-        """Called when the vocabulary grows, or loses its last tokens; ``size`` is the new vocabulary size."""
+        """Called when tokens are added at the end of the vocabulary, or removed there; ``size`` is its new size."""
 
     @abstractmethod
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
@@ -285,7 +285,7 @@ registry: Registry[type[Objective]] = Registry("objective", Objective)
 
 
 def with_known_logits(head: Head, context: Context, logits: Float[Tensor, "*rows V"], row: Int[Tensor, "N"]) -> Head:
-    """Returns a copy of ``head`` that takes its distribution at ``context`` from ``logits``, to compute it only once.
+    """Returns a copy of ``head`` whose distribution at ``context`` is the softmax of ``logits``, computed before.
 
     For other contexts or modes the copy computes its distribution as usual. If ``logits`` have a gradient, ``head``
     itself is returned, because the loss computes gradients in chunks with less memory.
@@ -314,7 +314,7 @@ grammar = Grammar(registry, ObjectiveConfig, "mle", modifiers)
 
 
 def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> ObjectiveConfig:
-    """Returns the config of an objective spec or of a dictionary; a config is returned unchanged.
+    """Returns the config of an objective spec or a dictionary of settings; a config is returned unchanged.
 
     >>> parse_objective("mle+seq:0.25").seq.rate
     0.25
@@ -324,13 +324,13 @@ def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> Objectiv
     ValueError: objective spec 'mle+sec': unknown modifier 'sec'. Did you mean 'seq'? Known: +seq, +seq:RATE, ...
 
     Raises:
-        ValueError: If the name or a key is unknown, or an argument is invalid.
+        ValueError: If a name or a key is unknown, or a value is invalid.
     """
     return grammar.parse(spec)
 
 
 def objective_spec(config: ObjectiveConfig) -> str:
-    """Returns the shortest spec from which ``parse_objective`` returns this config.
+    """Returns the shortest spec from which ``parse_objective`` returns ``config``.
 
     >>> objective_spec(parse_objective("Face:OPR+seq:0.5,25x50"))
     'face:opr+seq:25x50'

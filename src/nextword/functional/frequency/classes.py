@@ -81,7 +81,7 @@ def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray
 
 
 def equal_frequency(counts: Counts, k: int) -> FrequencyClasses:
-    """K classes of about equal frequency, by MefMax's rule for a given K; no class is empty.
+    """``k`` classes with about equal sums of counts, by MefMax's rule for K = ``k``; no class is empty.
 
     >>> equal_frequency([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1], 3).boundaries, equal_frequency([9, 1, 0], 3).boundaries
     ((3, 6, 12), (1, 2, 3))
@@ -96,7 +96,7 @@ def equal_frequency(counts: Counts, k: int) -> FrequencyClasses:
 
 
 def equal_tokens(counts: Counts, k: int) -> FrequencyClasses:
-    """K classes of equal size in order of frequency; the first classes have one token more if needed.
+    """``k`` classes with equally many tokens, by decreasing count; the first classes have one token more if needed.
 
     >>> equal_tokens([6, 6, 6, 5, 5, 5, 5, 2], 3).boundaries
     (3, 6, 8)
@@ -165,12 +165,12 @@ Counts = Sequence[int] | Int[np.ndarray, "V"]
 
 @dataclass(frozen=True, eq=False)
 class MefMaxCurve:
-    """The objective of F2-Softmax, equation 5, for each number of classes.
+    """The objective of MefMax (Choi et al. 2020, equation 5) for each number of classes.
 
     Attributes:
-        ks: Numbers of classes.
+        ks: Numbers of classes, from 1.
         between: Evenness of the classes: entropy of their frequencies divided by its maximum.
-        within: Evenness of the tokens in a class, averaged over classes; a class of one token counts 0.
+        within: Evenness of the tokens in a class, averaged over classes; 0 for a class of one token or without counts.
     """
 
     ks: Int[np.ndarray, "N"]
@@ -190,7 +190,7 @@ class MefMaxCurve:
 
 
 def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
-    """The classes of the best K up to ``most`` (None: up to the largest K for which no token's share exceeds 1/K).
+    """The classes of the best K, among those of at most ``most`` for which no token has more than 1/K of the counts.
 
     Tokens with count 0 are in the last class.
 
@@ -204,7 +204,7 @@ def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
 
 
 def mefmax_curve(counts: Counts, most: int | None = MOST_CLASSES) -> MefMaxCurve:
-    """The objective for every K that ``mefmax`` tries; it has the same arguments.
+    """The objective for every K that ``mefmax`` tries with the same arguments.
 
     >>> mefmax_curve([3] * 10).values[:5].round(3).tolist()
     [1.0, 2.0, 1.991, 1.985, 2.0]
@@ -220,7 +220,7 @@ def evenness(counts: Counts, classes: FrequencyClasses) -> tuple[float, float]:
 
 
 def mass_boundaries(ranked: Int[np.ndarray, "V"], ks: Int[np.ndarray, "N"]) -> Int[np.ndarray, "M"]:
-    """Exclusive ends of K classes of about equal frequency, concatenated for each K in ``ks``.
+    """Exclusive ends of K classes with about equal sums of counts, concatenated over all K in ``ks``.
 
     Args:
         ranked: Counts in decreasing order.

@@ -61,7 +61,7 @@ def count_tokens(
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
-    """Counts how often each token occurs. Special tokens are not added; line ends count as in the task ``lm``.
+    """Counts how often each token occurs in ``data``. Special tokens are not added; line ends count as in task ``lm``.
 
     Args:
         data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of such files, a name on the hub (``name``
@@ -73,17 +73,18 @@ def count_tokens(
         text_column: Column with the text, as a name, or as a number from 0 in a file without header.
         split: Split to count, of a folder or a data set of the hub; None: the training split, or all files of a folder
             without splits.
-        processes: Number of processes; ``datasets`` first stores the table in its cache. None: one process reads the
-            table as a stream, and the tokenizer uses threads.
+        processes: Number of processes, which read the data from the cache of ``datasets``. None: one process reads the
+            data as a stream, and the tokenizer uses threads.
         batch_size: Number of table rows read together.
-        progress: Function called regularly with the number of finished texts.
+        progress: Function called regularly with the number of texts counted so far.
 
     Returns:
-        The counts (V,) of all tokens of the vocabulary in ``counts``, with the source of the data.
+        A ``TokenCounts``: the counts (V,) of all tokens of the vocabulary, and where the data came from.
 
     Raises:
-        ValueError: If there are no data, column, split or tokens, there are too many processes, ``out`` is one of the
-            files read, unfinished counts have other settings, or another process writes to ``out``.
+        ValueError: If the data, the column or the split do not exist, no token is found, ``processes`` is above 1024,
+            ``out`` is one of the files read, the unfinished counts of ``out`` have other settings, or another process
+            writes to ``out``.
         DiskFullError: If there is no disk space for the counts.
 
     Examples:

@@ -132,7 +132,7 @@ class TokenCounts:
 
 
 def checked(counts: Int[np.ndarray, "V"], what: str) -> Int[np.ndarray, "V"]:
-    """The counts as int64; raises ValueError if they are not integers, negative, all zero or too large in sum."""
+    """The counts as int64; raises ValueError unless they are integers from 0, not all 0, with a sum in int64."""
     counts = np.asarray(counts)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
         kind = f"{counts.dtype} of shape {counts.shape}"
