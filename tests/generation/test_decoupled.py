@@ -166,6 +166,27 @@ def test_a_class_whose_tokens_are_all_forbidden_is_left(model: Any) -> None:
 
 
 @torch.no_grad()
+def test_a_class_that_was_cut_off_comes_after_those_that_were_not(model: Any) -> None:
+    ids, token_class = prompt(1), model.next_word_head.table.token_class
+
+    def classes(banned: list[int], kept: int) -> list[int]:
+        words = [[token] for token, of in enumerate(token_class.tolist()) if of in banned]
+        found = model.generate(
+            ids.expand(60, -1),
+            max_new_tokens=1,
+            do_sample=True,
+            decoupled=True,
+            class_top_k=kept,
+            bad_words_ids=words or None,
+        )
+        return token_class[found[:, -1]].unique().tolist()
+
+    (first,) = classes([], 1)
+    (second,) = {*classes([], 2)} - {first}
+    assert classes([first], 2) == [second]
+
+
+@torch.no_grad()
 def test_settings_of_the_head_hold_where_a_call_says_nothing() -> None:
     model, ids = headed("gpt2", "f2"), prompt(2)
     plain, decoupled = (model.generate(ids, max_new_tokens=NEW, decoupled=choice) for choice in (False, True))

@@ -204,7 +204,7 @@ class ClassDraw:
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """Chooses another class at some positions, because no token of the first class was allowed there.
 
-        Every class is tried at most once; a class that ``top_k`` or ``top_p`` removed may be tried too. Returns None if
+        Every class is tried at most once; classes that ``top_k`` or ``top_p`` removed are tried last. Returns None if
         all classes have been tried at a position.
         """
         assert self._distribution is not None
@@ -212,9 +212,11 @@ class ClassDraw:
         log_class = self._distribution.log_class_probs()
         if self._tried is None:  # rarely needed, so not made in every step
             self._tried = torch.zeros_like(log_class, dtype=torch.bool).scatter_(1, self._chosen[:, None], True)
-        left = log_class.masked_fill(self._tried, -torch.inf)[rows]
         if bool(self._tried[rows].all(-1).any()):
             return None
+        kept = truncated(log_class, self.top_k, self.top_p).masked_fill(self._tried, -torch.inf)[rows]
+        others = log_class.masked_fill(self._tried, -torch.inf)[rows]
+        left = torch.where((kept > -torch.inf).any(-1, keepdim=True), kept, others)
         chosen = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         chosen[rows] = self._drawn(left)
         self._tried[rows] = self._tried[rows].scatter(1, chosen[rows][:, None], True)

@@ -72,7 +72,7 @@ class AccConfig(NumbersConfig):
 
 @registry.register("acc")
 class Acc(Metric):
-    """Acc@k: share of prompts with both correct next tokens in the top k (with k = 1, one of them). Example: ``acc:1,2,5``."""
+    """Acc@k: share of prompts with both correct tokens in the top k (k = 1: either one). Example: ``acc:1,2,5``."""
 
     Config = AccConfig
     needs = ("ranked_token_ids", "right_token_ids")
