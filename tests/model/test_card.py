@@ -107,7 +107,7 @@ def test_an_encoder_decoder_model_and_a_conditioned_one() -> None:
     assert "AutoModelForSeq2SeqLM" in seq2seq
     assert "encoder_tokenizer" not in seq2seq
     steered = ModelCard(card_text(conditioned(tiny("gpt2"), "cache", "lmh").config, CardFacts(), "m"))
-    assert "- Conditioner `lmh`: A newly trained output layer reads" in steered.text
+    assert "- Conditioner `lmh`: Trains the output layer, which reads" in steered.text
     assert "encoder_tokenizer" in steered.text
     assert steered.data.tags == ["nextword", "cache", "mle", "lmh"]
 

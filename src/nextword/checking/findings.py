@@ -131,7 +131,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """Exit code: 0 if no row failed, 1 with a fault, 2 if rows failed only by exceptions that are not findings."""
+        """Exit code: 1 if a fault was found; otherwise 2 if a row failed (by an exception); otherwise 0."""
         faults = [one for one in self.findings if not one.only_for]
         if faults or any(row.error is None for row in self.failures):
             return 1

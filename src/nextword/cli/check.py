@@ -45,7 +45,8 @@ def check(
     Probabilities must sum to one, must not depend on later tokens, and must be the same with and without the KV cache,
     and for a text alone and in a batch. Any transformers model can be checked.
 
-    Exit code 1 means that a fault was found, and 2 that no fault was found but something could not be tested.
+    Exit code 1 means that a fault was found. Exit code 2 means that no fault was found but a test raised an exception,
+    or that the input is wrong.
     """
     if (path is None) == (lm_eval is None):
         raise ValueError("check: must be given either MODEL or --lm-eval")

@@ -85,7 +85,7 @@ class LmHeadConfig(PooledConfig):
 
 @registry.register("lmh")
 class LmHeadConditioner(PooledConditioner):
-    """A newly trained output layer reads the decoder's state and the pooled auxiliary text together.
+    """Trains the output layer, which reads the decoder's state concatenated with a pooled vector of the auxiliary text.
 
     Formula: with the pooled states p of the encoder and an output layer ``[W U]`` of width D + E::
 

@@ -190,8 +190,8 @@ def grouped_product(
 # -- Products of states with few rows of a weight, picked in blocks, for the scores of single tokens.
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
-"""Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
-into it."""
+"""Maximum number of bytes of a weight's rows to copy at once, by device. On a CPU, allocating a larger block takes
+longer than copying into it."""
 PICKED_BYTES_ELSEWHERE = 2**28
 
 
@@ -208,8 +208,9 @@ def picked_product(
 ) -> Float[Tensor, "B Q K"]:
     """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; that of the weight is sparse.
 
-    Copied rows are dropped after each block and copied again in the backward pass. On a CPU the gradient of a weight in
-    float16 is dense.
+    The rows ``weight[ids]`` are copied in blocks. Each copy is dropped after its product and made again in the backward
+    pass, to save memory. On a CPU, the gradient of a float16 weight is dense. Under autocast, compilation or
+    ``torch.func``, all rows are copied at once, and the gradient is dense.
 
     >>> weight = torch.arange(6.0).reshape(3, 2)
     >>> picked_product(weight, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))
@@ -388,10 +389,10 @@ def products_in_place(
 
     Args:
         table: The matrix. A missing row raises IndexError.
-        queries: One query per text.
+        queries: One query for each b.
         ids: Rows of the matrix to multiply with the query.
-        counts: Number of ids that each text needs, from the first. Products of later ids are 0, and their rows are not
-            read. None: all ids.
+        counts: For each b, how many of ``ids[b]`` to multiply, from the first. Products of later ids are 0, and their
+            rows are not read. None: all ids.
     """
     _without_warning()
     counts = [ids.shape[1]] * len(ids) if counts is None else counts

@@ -58,7 +58,7 @@ class FrequencyConfig(HeadConfig):
     bias: bool = True
     """Whether the projection of multiple inputs has a bias."""
     decoupled: bool = True
-    """Whether greedy search and sampling choose a class first; if not, they use the full distribution."""
+    """Whether greedy search and sampling choose a class first; false: they use the full distribution."""
     class_top_k: int | None = Field(default=None, ge=1)
     """Number of most probable classes to sample from; None: all classes."""
     class_top_p: float | None = Field(default=None, gt=0, le=1)
@@ -189,7 +189,8 @@ class FrequencyHead(Head):
     Costs: K D new parameters; training scores only the tokens of the targets' classes, on average about V / K.
 
     Greedy search and sampling choose a class by the first factor, then a token by the second (eq. 7). Without ``prior``
-    this does not score the whole vocabulary. Beam search and speculative decoding use the full distribution; with
+    this does not score the whole vocabulary. In speculative decoding, draft tokens are compared with the token that is
+    chosen in this way. Beam search, and speculative decoding with an assistant model, use the full distribution; with
     ``decoupled=False``, greedy search and sampling use it too.
 
     On a pretrained model each class starts with the probability of its tokens in the model's own softmax (``prior``).

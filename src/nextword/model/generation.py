@@ -204,8 +204,8 @@ class HeadGeneration(Conditioned):
             draft: What proposes several next tokens, which the model then verifies in one pass: "head" (the tokens
                 after the position from which a copying head copied the last token), "prompt" (the tokens after an
                 earlier occurrence of the last token), another model, or a ``nextword.SpeculativeDecoding``. Greedy
-                texts are the same as without a draft, and sampled texts have the same distribution. None: every pass
-                generates one token.
+                texts are the same as without a draft, and sampled texts have the same distribution. Exception: if
+                another model drafts, ``f2`` uses its full distribution. None: every pass generates one token.
             **kwargs: Further arguments of transformers' ``generate``.
 
         Raises:

@@ -174,7 +174,7 @@ def example_predictions(
 
 
 def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
-    """Mean nats of both words' first tokens. The best value is ln 2: each word is correct half the time."""
+    """Mean loss, in nats, on the first tokens of both correct words. The minimum is ln 2: each has probability 1/2."""
     total = 0.0
     for part in batches(prompts, batch_size):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model))
@@ -185,10 +185,10 @@ def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size:
 def completion_accuracy(
     model: NextWordModel, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
-    """Share of statements whose beginning the model completes with a correct word, by relation.
+    """Share of prompts, by relation, after which the model's most probable token is the first of a correct word.
 
-    Each beginning counts once, and any completion that is in ``probes`` is correct: a state may have several well-known
-    cities. ``probes`` are triples of relation, prompt and completing word.
+    ``probes`` are triples of relation, prompt and correct word. A prompt of several triples counts once, and each of
+    their words is correct, because a state may have several well-known cities.
     """
     completing: dict[tuple[str, str], set[int]] = {}
     for relation, prompt, word in probes:
@@ -214,14 +214,21 @@ LISTS = 50
 
 
 def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
-    """Prompts that list words: those of the papers (``PAPERS``), of the file ``named``, or (None) with test words."""
+    """Prompts that list words: those of the papers (``named`` is ``PAPERS``) or of the file ``named``.
+
+    If ``named`` is None, prompts are made of templates and test words.
+    """
     if named is None:
         return list(_of_lexicon(lexicon, splits, seed))
     return read_probes(None if named == PAPERS else named)
 
 
 def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
-    """The probes whose listed words are known and begin with different tokens. ValueError if there are none."""
+    """The probes whose prompt has only known words and whose listed words begin with different tokens.
+
+    Raises:
+        ValueError: If there is no such probe.
+    """
     found = [probe for probe in asked if _is_usable(probe, tokenizer)]
     if not found:
         raise ValueError(
@@ -267,7 +274,7 @@ def probe_metrics(
 def probe_examples(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
-    """As many top predictions as a prompt lists words, for one prompt per set of probes and mode."""
+    """The most probable tokens after the first prompt of each set, in each mode: as many as the prompt lists words."""
     first: dict[str, WordProbe] = {}
     for probe in asked:
         first.setdefault(probe.name, probe)

@@ -219,7 +219,8 @@ def generate(  # noqa: PLR0913  (its options)
         batch_size: Number of texts generated at a time.
         draft: Source of draft tokens for speculative decoding: ``"head"`` (a head that copies), ``"prompt"`` (n-gram
             lookup) or the folder of a smaller model. The texts stay the same, but texts sampled with a smaller model or
-            with the head ``f2`` only keep their distribution. None: one token per pass.
+            with the head ``f2`` only keep their distribution. With a smaller model, ``f2`` uses its full distribution
+            instead of choosing a class first. None: one token per pass.
         remember: Only for the head ``knn``, which can retrieve in each text the ``remember`` most recent tokens of
             finished prompts and texts with the same decoding and seed. Texts are then generated one at a time, in the
             order of the prompts. 0: the head retrieves none of these tokens.
@@ -235,7 +236,8 @@ def generate(  # noqa: PLR0913  (its options)
         The texts of one decoding strategy and seed come together, in the order of the prompts.
 
     Raises:
-        ValueError: If the model does not support a prompt, or a setting is invalid.
+        ValueError: If one of ``prompts`` is too long for the model or lacks the auxiliary text that the model reads, or
+            if a setting is invalid.
 
     Examples:
         >>> import nextword as nw

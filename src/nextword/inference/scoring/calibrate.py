@@ -90,8 +90,10 @@ def calibrate(  # noqa: PLR0913  (its options)
         too large by about 1 / tokens nats, because the settings are chosen and measured on the same tokens.
 
     Raises:
-        ValueError: If the head has no settings that can be chosen without training, there is no text, the model does
-            not support a text, or the head's n-gram index contains a text.
+        ValueError: If the head has no settings that can be chosen without training, ``texts`` is empty, or one of
+            ``texts`` is mostly in the head's n-gram index or cannot be scored. A text cannot be scored if it has no
+            tokens, if it lacks the source or auxiliary text that the model reads, or if a token is unknown to the
+            model.
 
     Examples:
         >>> import nextword as nw
@@ -145,16 +147,16 @@ def calibrate_on_texts(
     progress: Progress | None = None,
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """``calibrate`` for an opened model. The texts may be in the head's n-gram index.
+    """``calibrate`` for an opened model, without checking whether the head's n-gram index contains ``examples``.
 
-    ``data`` has the names of the texts for the results.
+    ``data`` has the names of ``examples`` for the results.
     """
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError if a text is in the head's n-gram index, because matches would then get too large shares."""
+    """Raises ValueError if one of ``examples`` is in the head's n-gram index, which would overweight its matches."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -281,8 +283,8 @@ def chosen(
 def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -> OnePass:
     """Calls ``ask`` once, and passes every token that ``ask`` scores to the head's calibration.
 
-    ``ask`` can be any function that scores held-out tokens with the model by ``log_prob``. Meanwhile the head predicts
-    as without its contribution.
+    ``ask`` can be any function that scores held-out tokens with the method ``log_prob`` of the model's distributions.
+    During this call, these are the distributions without the head's contribution.
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))

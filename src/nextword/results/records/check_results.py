@@ -52,7 +52,7 @@ class CheckResults(VersionedRecord):
     title: str
     """The checked model and its precision."""
     exit_code: Literal[0, 1, 2]
-    """Exit code: 0 without a fault, 1 with a fault, 2 without a fault if something could not be tested."""
+    """Exit code: 1 if a fault was found; otherwise 2 if a property failed (by an exception); otherwise 0."""
     properties: list[CheckedProperty]
     """Results of the properties, in the order of the report."""
     findings: list[FoundFault]

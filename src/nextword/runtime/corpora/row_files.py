@@ -117,10 +117,11 @@ SHOWN = 60
 
 
 def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
-    r"""Yields the rows of a plain or compressed file, by column. Missing cells at the end of a row are empty.
+    r"""Yields each row of a plain or compressed file. Its ``content`` maps column names to cells.
 
-    The separator is "," or "\t". In a .tsv a quotation mark is text. A .csv needs quotation marks around text with
-    commas. Without a header, the names of the columns are their numbers from "0".
+    Cells missing at the end of a row are empty. The separator is "," or "\t". In a .tsv a quotation mark is text. A
+    .csv needs quotation marks around text with commas. Without a header, the names of the columns are their numbers
+    from "0".
 
     Raises:
         ValueError: If the file cannot be read or is empty, two columns have the same name, quotes do not close, or a
@@ -271,9 +272,10 @@ PIECE = 1 << 20
 def rows_of_tables(
     files: Sequence[Path], columns: Sequence[str], where: str, with_header: bool, streaming: bool, identity: str
 ) -> Any:
-    """The chosen columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the column with the text.
+    """A data set with the given columns of tables: ``input_ids`` and perhaps ``attention_mask``, or a column with text.
 
-    The files are JSON lines, .csv or .tsv, and follow one another. With ``streaming``, rows are read from the files.
+    It has the rows of all ``files`` (JSON lines, .csv or .tsv), file after file. With ``streaming``, they are read from
+    the files.
     Otherwise ``datasets`` first stores them in its cache, under a key that contains ``identity``.
 
     Raises:
@@ -288,7 +290,7 @@ def rows_of_tables(
 
 
 def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
-    """Rows with a piece of several lines as ``text``, and its file's ``path``. Arguments: see ``rows_of_tables``."""
+    """A data set of rows with some lines of a file as ``text``, and its ``path``. Arguments: see ``rows_of_tables``."""
     from datasets import Features, Value
 
     features = Features({"path": Value("string"), "text": Value("large_string")})

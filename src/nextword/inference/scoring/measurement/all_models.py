@@ -106,8 +106,10 @@ def score(  # noqa: PLR0913  (its options)
         models with paired tests. ``print`` shows a table. For one model, the results have ``nll`` and ``perplexity``.
 
     Raises:
-        ValueError: If there is no text, a model does not support a text, a setting is invalid, weights are NaN,
-            processes are given for a model in memory, or ``out`` has an unfinished score of other texts or models.
+        ValueError: If ``texts`` is empty, one of ``texts`` cannot be scored (it has no tokens or too many, lacks the
+            source or auxiliary text that a model reads, or has a token that a model does not know), a setting is
+            invalid, weights are NaN, processes are given for a model in memory, or ``out`` has an unfinished score of
+            other texts or models.
         DiskFullError: If there is not enough disk space.
 
     Examples:
