@@ -187,6 +187,26 @@ def test_a_class_that_was_cut_off_comes_after_those_that_were_not(model: Any) ->
 
 
 @torch.no_grad()
+def test_other_loops_for_drafts_say_that_they_are_not_decoupled(caplog: pytest.LogCaptureFixture) -> None:
+    """Transformers' loop does not let the head choose a class; ours does."""
+    model, smaller, ids = headed("gpt2", "f2"), headed("gpt2", "softmax"), prompt(1)
+    plain, decoupled = (model.generate(ids, max_new_tokens=NEW, decoupled=choice) for choice in (False, True))
+    said = "draft='prompt' keeps decoupled decoding"
+
+    def written(**settings: Any) -> Tensor:
+        caplog.clear()
+        return model.generate(ids, max_new_tokens=NEW, **settings)
+
+    assert torch.equal(written(draft="prompt", decoupled=True), decoupled)
+    assert said not in caplog.text
+    for drafts in ({"draft": smaller}, {"prompt_lookup_num_tokens": 3}):
+        assert torch.equal(written(decoupled=True, **drafts), plain)
+        assert caplog.text.count(said) == 1
+        assert torch.equal(written(decoupled=False, **drafts), plain)
+        assert said not in caplog.text
+
+
+@torch.no_grad()
 def test_settings_of_the_head_hold_where_a_call_says_nothing() -> None:
     model, ids = headed("gpt2", "f2"), prompt(2)
     plain, decoupled = (model.generate(ids, max_new_tokens=NEW, decoupled=choice) for choice in (False, True))

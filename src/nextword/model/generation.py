@@ -237,6 +237,12 @@ class HeadGeneration(Conditioned):
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:
         assistant = kwargs.get("assistant_model")
+        config = args[0] if args else kwargs["generation_config"]
+        if self.head_draw(config) is not None:  # transformers' loop for drafts does not call ``_sample``
+            logger.warning(
+                "generate: with drafts of a model or of prompt_lookup_num_tokens, tokens are chosen from the full "
+                "distribution, not from a class (decoupled decoding); draft='prompt' keeps decoupled decoding"
+            )
         if getattr(getattr(assistant, "conditioner", None), "virtual", 0):
             raise ValueError(
                 "generate: a model with conditioner 'prefix' cannot assist another, as the prefix is in its KV cache"
