@@ -179,18 +179,21 @@ class Projection(nn.Linear):
     """Linear projection of ``q_t`` to a query, initialised as the identity on ``h_t``.
 
     A pretrained model therefore predicts the same before training. Projections whose product is added to a score start
-    as the identity times a small ``scale``.
+    as the identity times a small ``scale``. Projections that would otherwise stay equal get random numbers with the
+    standard deviation ``noise / sqrt(inputs)``.
     """
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
-        self.scale = scale  # set before the base class initialises the weights
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0, noise: float = 0.0) -> None:
+        self.scale, self.noise = scale, noise  # set before the base class initialises the weights
         super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
-        """Sets ``scale`` times the identity on the first coordinates, and zero elsewhere and in the bias."""
+        """Sets ``scale`` times the identity on the first coordinates, zero elsewhere and in the bias; adds noise."""
         if not getattr(self.weight, "_is_hf_initialized", False):  # true if a checkpoint has the weight but no bias
             with torch.no_grad():
                 self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
+                if self.noise:
+                    self.weight.add_(torch.randn_like(self.weight), alpha=self.noise / self.in_features**0.5)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
