@@ -16,8 +16,8 @@ from nextword.heads.partitions import PartitionConfig, partition_of
 
 _GATES: dict[str, type[Gate]] = {"dynamic": DynamicGate, "static": StaticGate, "uniform": UniformGate}
 _NOISE = 0.01
-"""Size of the noise in the projections of softmaxes with equal weights, relative to the state. SmolLM2-135M's loss rises
-by 0.001 nats per token."""
+"""Size of the noise in the projections of softmaxes with equal weights, relative to the state. It raises the loss of
+SmolLM2-135M by 0.001 nats per token."""
 
 
 class MixtureConfig(HeadConfig):
