@@ -64,9 +64,9 @@ def check(
     """Check that a model's next-word distributions are valid and consistent, in every mode of its head.
 
     Every distribution must sum to one without NaN. All methods of a distribution must agree, and a KV cache may not
-    change its probabilities. It may not depend on later tokens, other sequences or padding. In a conditioned model, it
-    must depend on the auxiliary text of its own sequence. The check restores the model's training mode and torch's
-    random state. Details: ``docs/checker.md``.
+    change its probabilities. A distribution may not depend on later tokens, other sequences or padding. In a
+    conditioned model, it must depend on the auxiliary text of its own sequence. The check restores the model's training
+    mode and torch's random state. Details: ``docs/checker.md``.
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other transformers model, with or
@@ -76,8 +76,8 @@ def check(
         tokenizer: Tokenizer of the texts. The check also tests whether the tokenizer gives different texts the same
             tokens. None: the tokenizer saved with the model, if ``model`` is a path or hub name.
         seed: Seed of the random tokens.
-        lengths: Lengths of the random texts, in tokens; lengths above the model's positions are reduced. None: 1, 6 and
-            17, and in a thorough check also 64. A quick check uses only 1 and 17 for a transformers model without a
+        lengths: Lengths of the random texts, in tokens; reduced if the model has too few positions. None: 1, 6
+            and 17, and in a thorough check also 64. A quick check uses only 1 and 17 for a transformers model without a
             nextword head, and only 1 and 6 for a model with a head and at least 50 million parameters. For each length,
             a model with a head is checked on a batch of three sequences of at most this length.
         max_length: Maximum number of tokens of each given text; the check truncates longer texts.
@@ -89,8 +89,9 @@ def check(
         A report with one row per property; ``report.raise_if_failed()`` raises an exception if one failed.
 
     Raises:
-        ValueError: If ``model`` is not a transformers model and no ``vocabulary`` is given, the path has no model,
-            texts are given without a tokenizer, token ids are outside the vocabulary, or a length is below 1.
+        ValueError: If ``model`` is not a transformers model and no ``vocabulary`` is given, if the path ``model`` has
+            no model, if texts are given without a tokenizer, if a token id is outside the vocabulary, or if a length is
+            below 1.
 
     Examples:
         >>> import nextword as nw
@@ -120,7 +121,10 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check`` with the texts ``wanted``. Before each property, ``progress`` gets its name and the finished share."""
+    """Like ``check``, with the texts and the effort of ``wanted``.
+
+    Before each property is tested, ``progress`` is called with the property's name and the finished share of all tests.
+    """
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
@@ -254,11 +258,11 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     """Test whether a tokenizer distinguishes texts that differ in white space, accents, case and so on.
 
-    If a text decodes to a different text, the tokenizer has not necessarily lost a difference, because decoding may
-    drop a space. It has lost one if both texts have the same tokens, because the difference then costs no bits.
+    If two different texts have the same tokens, their difference is lost, because it costs no bits. A text that decodes
+    to a different text does not prove a loss, because decoding may drop a space.
 
     Returns:
-        A row, which never fails a check, and a finding about bits per byte (None: no difference was lost).
+        A row, which never fails a check, and a finding about bits per byte (None: no lost difference was found).
     """
     try:
         lost, changed = _lost(tokenizer)

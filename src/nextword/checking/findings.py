@@ -31,7 +31,7 @@ class CheckRow:
             raised an exception. None if the property was not tested.
         tolerance: Largest deviation that passes.
         where: Mode, text and variant of the largest deviation, or the reason why the property was not tested.
-        look_at: What to check in the code after a failure.
+        look_at: Advice on what to check in the code after a failure.
         error: The exception that was raised; None: no exception.
         only_for: Name of the only measure that a deviation makes wrong, such as bits per byte. Empty: a deviation means
             that the distribution itself is wrong.
@@ -121,7 +121,7 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all of ``rows`` have passed, which includes properties that were not tested."""
+        """Whether all ``rows`` have passed. Properties that were not tested count as passed."""
         return all(row.passed for row in self.rows)
 
     @property
@@ -145,7 +145,7 @@ class CheckReport:
         return f"{head}{self.model} in {self.dtype}"
 
     def record(self) -> CheckResults:
-        """Convert the report to a record, for JSON or an HTML page."""
+        """Convert the report to ``CheckResults``, from which JSON and the HTML page are written."""
         from nextword.results.records.check_results import CheckedProperty, CheckResults, FoundFault
         from nextword.results.records.measured_values import Environment
 
@@ -184,7 +184,7 @@ class CheckReport:
             raise CheckFailedError(f"{self.title}:\n{self._explanations()}") from (causes[0] if causes else None)
 
     def table(self) -> Table:
-        """The rows as a table for ``rich``. Below it, failures are explained."""
+        """The rows as a table for ``rich``, with explanations of the failures below it."""
         from rich.markup import escape
         from rich.table import Table
 

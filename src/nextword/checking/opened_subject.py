@@ -1,4 +1,4 @@
-"""Opens the model to check: one with a nextword head, or any other saved language model, with its adapter."""
+"""Opens the model to check: a model with a nextword head, or any other saved language model or peft adapter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def open_subject(path: str | Path) -> Any:
     If ``path`` is a folder with a peft adapter, the adapter is put on its base model.
 
     Raises:
-        ValueError: If there is no model, or if it is not a language model.
+        ValueError: If there is no model at ``path``, or if it is not a language model.
     """
     if is_adapter(path):
         return _with_adapter(str(Path(path).expanduser()))
@@ -53,7 +53,7 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "sp
 
 
 def tokenizer_of(path: str | Path) -> Any:
-    """The tokenizer saved with a model. None if there is no tokenizer, or (with a warning) if it cannot be read."""
+    """The tokenizer saved with the model at ``path``. None if it does not exist or, with a warning, is unreadable."""
     folder = Path(path).expanduser()
     if folder.is_dir() and gguf_file(folder) is None and not any((folder / name).is_file() for name in _TOKENIZERS):
         return None

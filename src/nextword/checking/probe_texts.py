@@ -25,7 +25,7 @@ _MORE_WORDS = 2
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text as decoder tokens ``ids``. ``positions`` are those of the corresponding encoder tokens."""
+    """An auxiliary text as decoder tokens ``ids``, with the ``positions`` of the corresponding encoder tokens."""
 
     ids: Int[Tensor, "S"]
     positions: Int[Tensor, "S"]
@@ -33,7 +33,7 @@ class DecoderWords:
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryText:
-    """One auxiliary text as encoder tokens and, if a head copies from it, as decoder tokens."""
+    """One auxiliary text as encoder tokens (``ids``) and, if a head copies from it, as decoder tokens (``words``)."""
 
     ids: Int[Tensor, "A"]
     words: DecoderWords | None
@@ -42,7 +42,7 @@ class AuxiliaryText:
 class AuxiliaryWords:
     """Generator of random auxiliary texts, without the encoder's special tokens.
 
-    ``decoder`` are ordinary tokens of the decoder, for heads that copy.
+    ``decoder`` are the decoder tokens to sample from, for heads that copy; None: texts have no decoder tokens.
     """
 
     def __init__(self, encoder: Any, generator: torch.Generator, decoder: Int[Tensor, "K"] | None = None) -> None:
@@ -59,7 +59,7 @@ class AuxiliaryWords:
         self._longest = None if limit is None else max(1, limit - _ROOM)
 
     def text(self, length: int) -> AuxiliaryText:
-        """A random text of ``length`` tokens, or as many as the encoder can read. Tokens recur as in ``ProbeWords``."""
+        """A random text of ``length`` tokens, or as many as the encoder can read. Tokens recur, for heads that copy."""
         length = length if self._longest is None else min(length, self._longest)
         ids = self._drawn(self._ordinary, length)
         if self._decoder is None:
@@ -69,14 +69,14 @@ class AuxiliaryWords:
         return AuxiliaryText(ids, DecoderWords(words, positions.to(words.device)))
 
     def other(self, text: AuxiliaryText) -> AuxiliaryText:
-        """A text of the same length, without tokens of ``text`` if the vocabulary is large enough."""
+        """A random text as long as ``text``, without the tokens of ``text`` if the vocabulary is large enough."""
         ids = self._others(self._ordinary, text.ids)
         if text.words is None or self._decoder is None:
             return AuxiliaryText(ids, None)
         return AuxiliaryText(ids, replace(text.words, ids=self._others(self._decoder, text.words.ids)))
 
     def tokens(self, ids: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """As many random tokens of the encoder as there are ``ids``."""
+        """Random tokens of the encoder, in a tensor of the shape of ``ids``."""
         return self._drawn(self._ordinary, ids.numel()).view_as(ids)
 
     def _others(self, ordinary: Int[Tensor, "K"], ids: Int[Tensor, "A"]) -> Int[Tensor, "A"]:
@@ -105,14 +105,14 @@ class Batch:
 
     Args:
         ids: Decoder tokens, (B, T).
-        mask: False at padding.
+        mask: False at padding of ``ids``.
         source_ids: Source tokens of an encoder-decoder model. For a conditioned model with a copying head, the
             auxiliary texts as decoder tokens.
         source_mask: False at padding of the source.
-        source_positions: For each source token of a conditioned model, the position of its auxiliary token.
+        source_positions: For each of ``source_ids``, the position of the corresponding token in ``aux_ids``.
         aux_ids: Auxiliary texts as encoder tokens.
-        aux_mask: False at padding.
-        aux_states: Encoded auxiliary texts, which are passed instead of the tokens.
+        aux_mask: False at padding of ``aux_ids``.
+        aux_states: Encoded auxiliary texts, which are passed to the model instead of ``aux_ids``.
     """
 
     ids: Int[Tensor, "B T"]
@@ -126,16 +126,16 @@ class Batch:
 
     @property
     def row(self) -> Int[Tensor, "N"]:
-        """The sequence index of each token, without padding."""
+        """For each token that is not padding, the index of its sequence in the batch."""
         return self.mask.nonzero(as_tuple=True)[0]
 
     @property
     def position(self) -> Int[Tensor, "N"]:
-        """The position of each token in its own sequence, without padding."""
+        """For each token that is not padding, its position in its sequence, not counting padding."""
         return (self.mask.long().cumsum(1) - 1)[self.mask]
 
     def select(self, index: Int[Tensor, "B"]) -> Batch:
-        """The sequences in another order."""
+        """A batch of the sequences with the indices ``index``, in this order."""
         parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         chosen: dict[str, Any] = {name: part if part is None else part[index] for name, part in parts.items()}
         return Batch(**chosen)
@@ -148,7 +148,7 @@ class ProbeSample:
     Args:
         name: Name for messages.
         rows: Tokens of each sequence.
-        sources: Source of each sequence, for an encoder-decoder model.
+        sources: Source tokens of each sequence, for an encoder-decoder model.
         pad: Padding token.
         auxiliary: Auxiliary text of each sequence, for a conditioned model.
         aux_pad: Padding token of the encoder.
@@ -162,7 +162,7 @@ class ProbeSample:
     aux_pad: int = 0
 
     def batch(self, side: Side = "right", extra: int = 0, source_extra: int = 0) -> Batch:
-        """Make one batch, with ``extra`` additional columns of padding.
+        """Make one batch, padded on ``side``, with ``extra`` additional columns of padding.
 
         Source and auxiliary texts are padded on the right, with ``source_extra`` additional columns.
         """
@@ -192,7 +192,7 @@ class ProbeSample:
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
     ) -> ProbeSample:
-        """The sample with the given rows, sources and auxiliary texts, except that sequence ``index`` keeps its own."""
+        """A sample in which all sequences except ``index`` have the given rows, sources and auxiliary texts."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
             mixed = replace(mixed, sources=_mixed(index, self.sources, sources))
@@ -201,7 +201,7 @@ class ProbeSample:
         return mixed
 
     def only(self, *kept: int) -> ProbeSample:
-        """The sample with only the sequences of these indices."""
+        """A sample with only the sequences whose indices are ``kept``, in this order."""
         sources = None if self.sources is None else tuple(self.sources[index] for index in kept)
         auxiliary = None if self.auxiliary is None else tuple(self.auxiliary[index] for index in kept)
         return replace(self, rows=tuple(self.rows[index] for index in kept), sources=sources, auxiliary=auxiliary)
@@ -225,7 +225,7 @@ class ProbeWords:
         seed: Seed of the random numbers. Torch's own generators are not changed.
         device: Device of the texts.
         pad: Padding token.
-        start: Token before every text of an encoder-decoder model. None for a decoder-only model.
+        start: Start token of the targets of an encoder-decoder model. None for a decoder-only model.
         longest: Maximum number of tokens of a text. None: no limit.
     """
 
@@ -244,7 +244,7 @@ class ProbeWords:
 
     @classmethod
     def of_model(cls, model: Any, seed: int) -> ProbeWords:
-        """Make the generator for a model, with or without a head."""
+        """Make a generator of texts for ``model``, which may have a nextword head or not."""
         words = model.get_input_embeddings()
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
@@ -269,24 +269,24 @@ class ProbeWords:
         return made
 
     def text(self, length: int) -> Tensor:
-        """A random text of at most ``length // 2`` (or 2) different tokens, so that heads find tokens to copy."""
+        """A random text of ``length`` tokens, at most ``max(2, length // 2)`` different ones, for heads that copy."""
         pool = self.ordinary[torch.randperm(len(self.ordinary), generator=self._generator)[: max(2, length // 2)]]
         return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
 
     def other(self, ids: Tensor) -> Tensor:
-        """For each of ``ids``, a random token that differs from it."""
+        """For each token in ``ids``, a random token that differs from it."""
         order = torch.randperm(len(self.ordinary), generator=self._generator)
         drawn = self.ordinary[order[torch.randint(len(order) - 1, ids.shape, generator=self._generator)]].to(ids.device)
         return torch.where(drawn == ids, self.ordinary[order[-1]].to(ids.device), drawn)
 
     def sequence(self, text: Tensor) -> Tensor:
-        """The decoder's input: the text, after the start token of an encoder-decoder model."""
+        """The decoder's input: ``text``; for an encoder-decoder model ``start`` and ``text`` without its last token."""
         return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
 
     def sample(self, name: str, texts: Sequence[Tensor]) -> ProbeSample:
-        """Make a sample of these texts, which are source and target for an encoder-decoder model.
+        """Make a sample of ``texts``, each of which is both source and target for an encoder-decoder model.
 
-        For a conditioned model each text gets a random auxiliary text.
+        For a conditioned model, each text gets a random auxiliary text.
         """
         sources = None if self.start is None else tuple(texts)
         sample = ProbeSample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
@@ -301,7 +301,7 @@ class ProbeWords:
         return self.sample_of(length, max(1, length - 2), max(1, length // 2))
 
     def sample_of(self, *lengths: int) -> ProbeSample:
-        """A sample of random sequences with the given lengths."""
+        """A sample of random sequences with these ``lengths``."""
         sample = self.sample(f"{lengths[0]} random tokens", [self.text(n) for n in lengths])
         if sample.sources is None:
             return sample
@@ -310,7 +310,7 @@ class ProbeWords:
 
 
 def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int) -> ProbeSample:
-    """A sample of the caller's texts or token ids, each truncated to ``max_length`` tokens.
+    """A sample of ``given`` (the caller's texts or token ids), each text truncated to ``max_length`` tokens.
 
     Raises:
         ValueError: If texts are given without a tokenizer, there are no texts, a text has no tokens, or ids are outside

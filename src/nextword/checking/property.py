@@ -1,4 +1,4 @@
-"""The base class of the checker's properties, and names of faults."""
+"""Properties that the checker tests, the deviations from them, and the names of faults."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Deviation(NamedTuple):
-    """The deviation of one variant.
+    """The deviation from a property in one variant of its test.
 
     Args:
         variant: Name of the variant, such as "padded on the left".
         value: Size of the deviation.
         at: Where the deviation is, and the deviating values, in words; empty if unknown.
-        sample: The texts; None: the texts of the case.
+        sample: The texts that deviate; None: the texts of the test case.
     """
 
     variant: str
@@ -44,7 +44,7 @@ def compared(
 ) -> Deviation:
     """Deviation of ``found`` from ``expected``, described by the token whose probability differs most.
 
-    ``found`` and ``expected`` are log-probabilities at all tokens of ``batch``, or at those of the mask ``kept``.
+    ``found`` and ``expected`` are log-probabilities at all tokens of ``batch``, or only where ``kept`` is True.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):
@@ -62,7 +62,7 @@ def compared(
 
 
 def answers_about(reader: Reader, sample: ProbeSample, own: int) -> Float[Tensor, "N K"]:
-    """The log-probabilities at the tokens of sequence ``own``, from a call with the whole sample."""
+    """The log-probabilities at the tokens of sequence ``own``, from a call with all sequences of ``sample``."""
     batch = sample.batch()
     return reader.log_probs(batch)[batch.row == own]
 
@@ -84,12 +84,12 @@ class Case:
 
     @cached_property
     def batch(self) -> Batch:
-        """The batch padded on the right, which every model supports."""
+        """``sample`` as a batch padded on the right, which every model supports."""
         return self.sample.batch()
 
     @cached_property
     def left(self) -> Batch:
-        """The batch padded on the left."""
+        """``sample`` as a batch padded on the left."""
         return self.sample.batch("left")
 
 
@@ -100,10 +100,10 @@ class Property:
     Args:
         name: Short name.
         meaning: Statement that is true if the property passes.
-        look_at: What to check in the code after a failure.
+        look_at: Advice on what to check in the code after a failure.
         fault: Name of the fault after a failure, one of ``FAULTS``.
-        measure: Function that yields the deviation of each variant on one sample in one mode.
-        applies: Function that returns the reason why the property does not apply to a model. Empty if it applies.
+        measure: Function of a reader and a test case that yields the deviation of each variant of the test.
+        applies: Function of a model that returns the reason why the property does not apply; an empty text if it does.
         nothing: Text for the report if ``measure`` yields nothing.
         single: Whether the property is about a single answer. Otherwise it compares two answers that are computed
             separately, which in half precision never agree exactly.
@@ -112,7 +112,7 @@ class Property:
             with its cache (Mamba in chunks), the head is not tested.
         limit: Largest deviation that passes in an audit; None: it depends on the precision.
         in_single: Whether transformers computes a part of the compared numbers in float32 even in a float64 model.
-        exact: Function of a reader and a case that returns the tolerance in an audit; None: ``tolerance``.
+        exact: Function of a reader and a test case that returns the tolerance in an audit; None: ``tolerance`` is used.
     """
 
     name: str
@@ -130,11 +130,11 @@ class Property:
     exact: Callable[[Any, Case], float] | None = None
 
     def row(self, worst: float | None, tolerance: float, where: str, error: Exception | None = None) -> CheckRow:
-        """Make the row of this property."""
+        """Make this property's row of the report; the arguments are those of ``CheckRow``."""
         return CheckRow(self.name, self.meaning, worst, tolerance, where, self.look_at, error)
 
     def tolerance(self, precision: torch.dtype) -> float:
-        """Largest deviation that passes for a model of this precision, without rounding of the backbone."""
+        """Largest deviation that passes for a model of this precision if the backbone's rounding is not allowed for."""
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
 
     def most(self, precision: torch.dtype) -> float:
@@ -149,7 +149,7 @@ class Property:
 
 
 def at_least_single(precision: torch.dtype) -> torch.dtype:
-    """Precision of the log-probabilities of a model with this precision: float64, otherwise float32."""
+    """Precision of a model's log-probabilities: float64 if the model's ``precision`` is float64, otherwise float32."""
     return torch.float64 if precision == torch.float64 else torch.float32
 
 
@@ -171,7 +171,7 @@ rounded numbers."""
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The deviation with the largest ratio to its tolerance, with its reader and its texts."""
+    """The deviation with the largest ratio to its tolerance, and the reader and the test case that showed it."""
 
     found: Deviation
     reader: Reader
@@ -179,7 +179,7 @@ class Worst:
 
     @property
     def said(self) -> str:
-        """The variant, position and numbers of the deviation, as far as they are known."""
+        """The deviation's variant, position and numbers, as far as they are known, or else ``where``."""
         return ": ".join(part for part in (self.found.variant, self.found.at) if part) or self.where
 
     @property
@@ -189,7 +189,10 @@ class Worst:
 
 
 def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | None = None) -> Finding:
-    """Describe a failed property by its worst case, and show it on the ``smallest`` input; None: on the worst case."""
+    """Make the finding about the failed property ``one`` from its ``worst`` deviation.
+
+    The finding's texts are those of ``smallest``, the deviation on a smaller input; None: those of ``worst``.
+    """
     shown = smallest or worst
     texts = tuple(tuple(row.tolist()) for row in (shown.found.sample or shown.case.sample).rows)
     sentence = f"{FAULTS[one.fault]}: {worst.said}"
@@ -199,7 +202,10 @@ def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | 
 def worst_of(
     one: Property, readers: Sequence[Reader], cases: Sequence[Case], allowed: Callable[[Reader], float] = lambda _: 1.0
 ) -> Worst | None:
-    """The deviation from ``one`` with the largest ratio to its reader's tolerance ``allowed``. None: there is none."""
+    """Measure ``one`` with all ``readers`` on all ``cases``; return the deviation with the largest ratio to tolerance.
+
+    ``allowed`` returns the tolerance for a reader. The result is None if ``one.measure`` yields nothing.
+    """
     worst, most = None, -1.0
     for reader in readers:
         unit = allowed(reader)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) -> None:
-    """Fail the test if ``nextword.check`` finds faults. The message shows each with the smallest input found for it.
+    """Fail the test if ``nextword.check`` fails. The message shows each fault and the smallest input found with it.
 
     The arguments are those of ``nextword.check``. For a scorer, give ``vocabulary``.
     """

@@ -20,7 +20,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Reader:
-    """Reads a model's distribution in one of the modes of its head. Answers do not include padding."""
+    """Reads the next-token distributions of ``model`` in ``mode``, a mode of its head. Answers leave out padding."""
 
     lag = 0
     """1 if the answer at a position scores only the observed next token, and so depends on it. Otherwise 0."""
@@ -54,7 +54,7 @@ class Reader:
     ) -> Float[Tensor, "N V"]:
         """The log-probabilities with a KV cache, in steps of ``sizes`` tokens, repeated as needed.
 
-        If ``order`` is given, the cache and the sequences are reordered after the first step.
+        If ``order`` is given, the cache and the sequences are reordered by these indices after the first step.
         """
         kv_cache = new_kv_cache(self.model)
         found: Tensor | None = None
@@ -75,7 +75,7 @@ class Reader:
         return found[batch.mask]
 
     def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """Arguments of the model call for a batch, or for some of its columns."""
+        """Arguments of the model call for ``batch``, or only for its columns ``start:end``."""
         return inputs_of(self.model, batch, start, end)
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
@@ -97,11 +97,11 @@ class BackboneReader(Reader):
         super().__init__(model, "backbone")
 
     def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """The arguments that the backbone accepts."""
+        """Like ``Reader.inputs``, with only those arguments that the backbone accepts."""
         return backbone_inputs_of(self.model, batch, start, end)
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
-        """Log-probabilities from the logits of the backbone's forward."""
+        """Log-probabilities at ``positions`` (a mask), from the logits of the backbone's forward."""
         return log_softmax_(at_least_float32(self.model.backbone(**inputs).logits[positions]))
 
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
@@ -109,10 +109,11 @@ class BackboneReader(Reader):
 
 
 def magnification(reader: Reader, batch: Batch) -> float:
-    """How many times more the answers of the head change than those of the bare backbone; at least 1.
+    """Factor by which the head's answers change more than those of the bare backbone; at least 1.
 
-    This is measured with small random changes of the input embeddings. For example, a cache head compares states that
-    have a large norm and are similar to each other, so rounding of the states changes its answers more.
+    Changes of answers are measured by changing the input embeddings slightly at random. For example, a cache head
+    compares states that have a large norm and are similar to each other, so rounding of the states changes its answers
+    more.
     """
     bare = BackboneReader(reader.model)
     moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]
@@ -144,14 +145,14 @@ def _steps(length: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 
 def accepts(model: Any, name: str) -> bool:
-    """Whether the backbone's forward accepts this argument."""
+    """Whether the forward of the model's backbone accepts an argument called ``name``."""
     return name in inspect.signature(model.backbone.forward).parameters
 
 
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
     """Arguments of a model call for decoder positions ``start`` to ``end``, given a cache with the earlier positions.
 
-    Auxiliary texts are passed only in the first call. Later calls must find them in the cache.
+    Auxiliary texts are included only if ``start`` is 0. Later calls must find them in the cache.
     """
     return backbone_inputs_of(model, batch, start, end) | ({} if start else _auxiliary_inputs_of(batch))
 
@@ -200,11 +201,11 @@ def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tenso
 
 
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Largest difference of log-probabilities ``a`` and ``b``, relative to their row.
+    """Largest difference between the log-probabilities ``a`` and ``b``, relative to the values in their row.
 
     Each difference is divided by the largest finite absolute value in its row of ``a`` and ``b`` if this is above 1,
     because rounding is proportional to the spread of scores that are normalised together. If a value is ``-inf`` or NaN
-    in only one of ``a`` and ``b``, the result is infinite. If it is so in both, it is ignored.
+    in only one of ``a`` and ``b``, the result is infinite. A value that is the same or NaN in both is ignored.
     """
     return max(_deviation(*block) for block in in_blocks(a, b))
 

@@ -71,7 +71,7 @@ def recipes() -> None:
 
 
 class ListedRow(NamedTuple):
-    """A row of a list: name, meaning, example spec, and documentation page (None for plug-ins)."""
+    """A row that ``nextword list`` prints: name, meaning, example spec, and documentation page (None for plug-ins)."""
 
     name: str
     meaning: str
@@ -115,7 +115,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def example(docstring: str, name: str) -> str:
-    """The first spec with settings in a docstring, or only the name.
+    """The first spec of ``name`` with settings in ``docstring``, or ``name`` if there is none.
 
     >>> example('Example: ``parse("blend:3")``.', "blend")
     'blend:3'

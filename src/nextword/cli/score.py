@@ -185,7 +185,10 @@ def _expect_nothing_else(texts: list[str], fields: dict[str, str], settings: Sco
 def told_apart(
     words: list[str], models: list[str], data: list[str], needs_data: bool = True
 ) -> tuple[dict[str, str], list[str]]:
-    """Sort the arguments ``words`` into models (by name) and data, and add the options ``models`` and ``data``.
+    """Sort the arguments ``words`` into models and data, and add the values of the options ``models`` and ``data``.
+
+    Returns:
+        A mapping from the name of each model to its location, and a list of the data.
 
     Raises:
         ValueError: If an argument is neither a model nor data, there is no model or no data, or models share a name.

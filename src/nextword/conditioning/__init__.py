@@ -1,4 +1,4 @@
-"""Conditioners let a decoder-only model follow a second text. Importing this package registers all conditioners."""
+"""Conditioners let a decoder-only model read a second, auxiliary text. Importing this package registers them all."""
 
 import importlib
 import pkgutil

@@ -43,7 +43,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
 
 
 def expect_encoder(source: str | Path) -> None:
-    """Raises ValueError if ``source`` names no model; only the model's configuration is loaded."""
+    """Checks that ``source`` names a model, by loading only its configuration; raises ValueError if it does not."""
     name = _name_of(source)
     with _explained(source):
         AutoConfig.from_pretrained(name)
@@ -62,7 +62,7 @@ def _explained(source: str | Path) -> AbstractContextManager[None]:
 
 
 def new_encoder(config: dict[str, Any]) -> PreTrainedModel:
-    """Creates an encoder with this configuration; the weights of a checkpoint are loaded into it later."""
+    """Creates an encoder with the configuration ``config``; the caller loads the weights of a checkpoint into it."""
     made = AutoConfig.for_model(**config)
     encoder: PreTrainedModel = _kind(made).from_config(made)
     return encoder
@@ -111,7 +111,7 @@ def longest_text(encoder: PreTrainedModel) -> int | None:
 
 
 def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
-    """Returns the encoder's name, fingerprint and configuration, which are saved beside its weights."""
+    """Returns the encoder's ``name``, ``fingerprint`` and ``config`` as a mapping, to save beside its weights."""
     name = getattr(encoder.config, "_name_or_path", "") or type(encoder).__name__
     config = {
         key: value
@@ -132,7 +132,7 @@ def fingerprint(encoder: torch.nn.Module) -> str:
 
 @torch.no_grad()
 def fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """The checksum of ``fingerprint``; ``weights`` are pairs of a name and a tensor, sorted by name."""
+    """Returns the checksum of ``weights`` (pairs of name and tensor, sorted by name) as ``fingerprint`` does."""
     digest = hashlib.sha256()
     for name, weight in weights:
         if name.startswith(POOLER):
@@ -154,7 +154,10 @@ def comparable_fingerprint(model: torch.nn.Module) -> str | None:
 
 
 def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) -> None:
-    """Raises ValueError, beginning with ``where``, if ``encoder`` differs from the one with this ``identity``."""
+    """Raises ValueError if ``encoder`` is not the encoder with this ``identity``; the message begins with ``where``.
+
+    Widths of states and, unless ``encoder`` is in float16, fingerprints are compared.
+    """
     width, theirs = width_of(identity["config"]), encoder.config.hidden_size
     if width != theirs:
         raise ValueError(

@@ -39,7 +39,7 @@ class AuxiliaryTokenizer:
             tokenizer. Longer texts are truncated, with a warning once.
 
     Raises:
-        ValueError: If a tokenizer has no character offsets, or cannot be loaded.
+        ValueError: If a tokenizer has no character offsets or cannot be loaded, or ``max_length`` is out of range.
 
     Examples:
         >>> import nextword as nw
@@ -84,21 +84,22 @@ class AuxiliaryTokenizer:
         self._told = False
 
     def __call__(self, texts: Sequence[str]) -> BatchEncoding:
-        """Returns padded inputs for the model.
+        """Returns the padded inputs of a model for ``texts``.
 
         These are ``aux_input_ids`` and ``aux_attention_mask`` for the encoder. With a decoder tokenizer there are also
         ``source_ids``, the text in the decoder's tokens, and ``source_positions``, the index in ``aux_input_ids`` of
         the encoder's token at which each of the decoder's tokens begins.
 
         Raises:
-            ValueError: If ``texts`` is empty, or has a row that is not a text or is empty; the message names the rows.
+            ValueError: If ``texts`` is empty or a single text, or if items are not texts or have no tokens; the message
+                has their indices.
         """
         rows = self.rows(texts)
         rows["aux_attention_mask"] = [[1] * len(row) for row in rows["aux_input_ids"]]
         return BatchEncoding({name: stacked(found, FILL[name]) for name, found in rows.items()})
 
     def rows(self, texts: Sequence[str]) -> dict[str, list[list[int]]]:
-        """Returns the inputs of ``__call__`` as lists, without padding and without the mask."""
+        """Returns the inputs of a model as ``__call__`` does, but as lists, without padding and without the mask."""
         self._expect_texts(texts)
         made: Any = self.encoder(
             list(texts),

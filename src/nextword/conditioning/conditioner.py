@@ -21,7 +21,7 @@ _SPREAD = 0.02
 
 
 class ConditionerConfig(SpecSettings):
-    """Settings of every conditioner."""
+    """Settings that all conditioners have."""
 
     conditioner: str
     """Registered name of the conditioner."""
@@ -39,7 +39,7 @@ class ConditionerConfig(SpecSettings):
 
 
 def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
-    """Parses the arguments of a spec such as ``prefix:8`` into ``{setting: 8}``; errors call the number ``what``."""
+    """Parses ``arguments``, of a spec such as ``prefix:8``, into ``{setting: 8}``; error messages ask for ``what``."""
     if not arguments:
         return {}
     if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
@@ -94,7 +94,7 @@ class Conditioner(nn.Module, ABC):
         attention_heads: Number of the decoder's attention heads, for conditioners with attention.
 
     Raises:
-        ValueError: If the conditioner does not support such a model; the message says why.
+        ValueError: If the conditioner does not support such a decoder; the message says why.
     """
 
     Config: ClassVar[type[ConditionerConfig]]
@@ -117,13 +117,13 @@ class Conditioner(nn.Module, ABC):
 
     @abstractmethod
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """Computes tensors (B, ...) by name from the encoder's last hidden ``states``, for use at every decoding step.
+        """Computes ``kept``, a mapping from name to tensor (B, ...), from the encoder's last hidden ``states``.
 
-        ``valid`` is False at padding, and True for at least one token of each row.
+        ``valid`` is False at padding, and True for at least one token of each auxiliary text.
         """
 
     def place_in(self, backbone: Any) -> None:
-        """Prepares the backbone when the model is built, without changing its weights or its own behaviour.
+        """Called when the model is built, to prepare ``backbone``, for instance with hooks; its results do not change.
 
         Raises:
             ValueError: If the conditioner cannot be inserted into the backbone.
@@ -132,7 +132,7 @@ class Conditioner(nn.Module, ABC):
     def init_from_backbone(self, backbone: Any) -> None:
         """Called once, when the conditioner is attached, to initialise weights from the backbone.
 
-        By default, it sets an untied output layer of the backbone to random numbers if ``start`` is ``random``.
+        By default, if ``start`` is ``random``, an untied output layer of ``backbone`` is set to random numbers.
 
         Raises:
             ValueError: If the backbone lacks something that the conditioner needs.
@@ -147,7 +147,7 @@ class Conditioner(nn.Module, ABC):
     begin = init_from_backbone  # the old name, which plug-ins call on their base class
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Returns extra keyword arguments for the backbone's forward."""
+        """Returns extra keyword arguments for the backbone's forward, made from ``kept``."""
         return {}
 
     def before_text(self, kept: Mapping[str, Tensor]) -> Float[Tensor, "B P D"]:

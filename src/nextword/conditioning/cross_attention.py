@@ -53,10 +53,10 @@ def _attention_of(layer: nn.Module) -> nn.Module | None:
 
 
 def prepare_layers(backbone: Any) -> None:
-    """Registers hooks on all layers, once; in a forward pass without an argument named ``ARGUMENT`` they do nothing.
+    """Registers hooks on all decoder layers, once. They act only in a pass with the keyword argument ``ARGUMENT``.
 
     Raises:
-        ValueError: If the layers are not found.
+        ValueError: If ``decoder_layers`` does not find the layers.
     """
     for number, layer in enumerate(decoder_layers(backbone)):
         attention = _attention_of(layer)
@@ -85,7 +85,7 @@ def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """Returns the modules that a pass runs, in order: those of ``further``, and the backbone's with parameters."""
+    """Returns the modules that a trial pass runs, in order: ``further``, and those of the backbone with parameters."""
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]
@@ -135,7 +135,7 @@ class CrossAttentionConfig(ConditionerConfig):
         return one_number("last", arguments, "last layers such as bergpt:2")
 
     def arguments(self) -> list[str]:
-        """Returns the number of layers unless it is 1."""
+        """Returns the arguments of the spec: ``last``, unless it is 1 or ``layers`` is set."""
         return [str(self.last)] if self.last > 1 and self.layers is None else []
 
     def chosen(self, count: int) -> tuple[int, ...]:
@@ -278,11 +278,11 @@ class CrossAttentionConditioner(Conditioner):
         prepare_layers(backbone)
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Returns the backbone's keyword argument ``ARGUMENT``: the blocks with their keys and values."""
+        """Returns the keyword argument ``ARGUMENT``: the blocks, with their keys and values from ``kept``."""
         return {ARGUMENT: _Running(self._block_of, kept)}
 
     def init_from_backbone(self, backbone: Any) -> None:
-        """Checks in a trial run that every block is called, then initialises a new output layer if there is one."""
+        """Checks that a trial run calls all blocks (else ValueError), then calls ``Conditioner.init_from_backbone``."""
         try:
             ran = self._trial(backbone)
         except TypeError as fault:

@@ -35,7 +35,7 @@ class PooledConfig(ConditionerConfig):
         return {"pooling": arguments[0]}
 
     def arguments(self) -> list[str]:
-        """Returns the pooling unless it is the mean."""
+        """Returns the arguments of the spec: the pooling, unless it is the mean."""
         return [] if self.pooling == "mean" else [self.pooling]
 
 
@@ -47,7 +47,7 @@ def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: 
 
 
 class PooledConditioner(Conditioner, ABC):
-    """Adds ``U p + b`` to the logits at every position, computed once per text from p, the pooled encoder's states."""
+    """Base class of LMH and DAU: adds ``U p + b`` to the logits at every position; p is the encoder's pooled state."""
 
     changes_states = False
 
@@ -60,7 +60,7 @@ class PooledConditioner(Conditioner, ABC):
         return {"scores": self.project(pooled(states, valid, self.config.pooling))}
 
     def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:
-        """Returns the output layer with the offset added to its logits."""
+        """Returns the output layer with the offset ``U p + b`` added to its logits."""
         scores = kept["scores"]
         return Shifted(vocabulary, scores, torch.arange(len(scores), device=scores.device))
 
@@ -79,7 +79,7 @@ class LmHeadConfig(PooledConfig):
 
     @property
     def unties(self) -> bool:
-        """Whether the output layer is untied: always."""
+        """Whether the output layer is untied from the input embedding: always true."""
         return True
 
 

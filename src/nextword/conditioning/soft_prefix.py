@@ -32,7 +32,7 @@ class SoftPrefixConfig(ConditionerConfig):
         return one_number("length", arguments, "vectors such as prefix:8")
 
     def arguments(self) -> list[str]:
-        """Returns the length unless it is the default."""
+        """Returns the arguments of the spec: the length, unless it is the default."""
         return [str(self.length)] if self.length != _DEFAULT_LENGTH else []
 
 
@@ -45,7 +45,7 @@ class SoftPrefixConditioner(Conditioner):
         prefix_p = W sum_s softmax_s(u_p . y_s / sqrt(E)) y_s + b
 
     Effect: the frozen decoder reads the vectors like a prompt of P tokens, however long the auxiliary text is. Cost:
-    ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching it changes the model's
+    ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching a prefix changes the model's
     predictions: b is initialised to the mean input embedding, and W with small random weights.
 
     Source: our own, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do
@@ -72,7 +72,7 @@ class SoftPrefixConditioner(Conditioner):
 
     @torch.no_grad()
     def init_from_backbone(self, backbone: Any) -> None:
-        """Initialises the vectors near the mean input embedding."""
+        """Initialises the weights so that the vectors are near the mean input embedding of the backbone."""
         limit = getattr(backbone.config.get_text_config(decoder=True), "max_position_embeddings", None)
         if limit is not None and self.virtual >= limit:
             raise ValueError(f"prefix.length: must be less than the model's {limit} positions ({self.virtual} given)")
@@ -96,5 +96,5 @@ class SoftPrefixConditioner(Conditioner):
         return list(backbone.parameters())
 
     def before_text(self, kept: Mapping[str, Tensor]) -> Float[Tensor, "B P D"]:
-        """Returns the vectors."""
+        """Returns the vectors that ``read`` computed."""
         return kept["embeddings"]

@@ -1,4 +1,4 @@
-"""The NextToken distribution, its five kinds, and one over scores that are already computed."""
+"""The base class NextToken, its five kinds of distributions, and KnownScores for scores computed elsewhere."""
 
 from nextword.distribution.factorized import ClassDraw, FactorizedDistribution, TokenClasses
 from nextword.distribution.mixtures import CacheDistribution, Mixture, PointerMixture

@@ -120,7 +120,7 @@ class FactorizedDistribution(NextToken):
         return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """Average share of a row's V scores that ``ids`` need: with one id per position, those of the id's class."""
+        """Average share of a row's V scores that ``ids`` need. One id per position needs only its class's scores."""
         if not self._is_grouped(ids) or not len(ids):
             return super().share_scored(ids)
         counts = self.classes.counted(self.classes.token_class[ids[:, 0]])
@@ -181,8 +181,8 @@ class FactorizedDistribution(NextToken):
 class ClassDraw:
     """Chooses a class at each position and returns the distribution within the class (F2-Softmax, eq. 7).
 
-    The class is the most probable one or, with ``sample``, sampled by the class probabilities, which ``top_k`` and
-    ``top_p`` truncate. The argmax, top-k, top-p and temperature of ``generate`` then act within the class.
+    The class is the most probable one or, if ``sample`` is True, sampled by the class probabilities, which ``top_k``
+    and ``top_p`` truncate. The argmax, top-k, top-p and temperature of ``generate`` then act within the class.
     """
 
     def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
@@ -198,14 +198,17 @@ class ClassDraw:
         return distribution.within(chosen)
 
     def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """A token of a class that this call chooses; no logits processor can act, and only this class is scored."""
+        """Chooses a class at each position, and a token of this class with ``FactorizedDistribution.token_within``.
+
+        Only tokens of the chosen class are scored, so logits processors cannot be applied.
+        """
         return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """Chooses another class at some positions, because no token of the first class was allowed there.
+        """Chooses another class where ``rows`` is True, because no token of the first class was allowed there.
 
-        Every class is tried at most once; classes that ``top_k`` or ``top_p`` removed are tried last. Returns None if
-        all classes have been tried at a position.
+        Every class is tried at most once; classes that ``top_k`` or ``top_p`` removed are tried last. Returns the
+        distribution within the new classes, ``-inf`` at other positions; None if all classes were tried at a position.
         """
         assert self._distribution is not None
         assert self._chosen is not None
@@ -263,7 +266,7 @@ class TokenClasses:
 
     @classmethod
     def ordered(cls, order: Int[Tensor, "V"], sizes: Sequence[int]) -> TokenClasses:
-        """Builds classes from all token ids, class after class, and the number of tokens in each class."""
+        """Builds classes from ``order`` (all token ids, class after class) and ``sizes`` (number of tokens in each)."""
         device = order.device
         classes = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
         positions = torch.cat([torch.arange(size, device=device) for size in sizes])

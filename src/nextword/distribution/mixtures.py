@@ -49,7 +49,7 @@ class Mixture(NextToken):
         return Mixture([part.map(change) for part in self.parts], change(self.log_weights))
 
     def shared(self) -> list[Tensor]:
-        """The shared tensors of all parts, each tensor once."""
+        """The shared tensors of all ``parts``, each tensor once."""
         return list({id(tensor): tensor for part in self.parts for tensor in part.shared()}.values())
 
     def computed(self) -> Mixture:
@@ -95,10 +95,10 @@ class Mixture(NextToken):
 
 
 class PointerMixture(NextToken):
-    """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s``, where ``w_s`` is the token of entry s.
+    """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s``, where ``w_s`` is the token of the stored entry s.
 
     Used by ``pg``, ``ps``, ``cache``, ``knn`` and ``ngram``. The attention ``a`` is the softmax of the scores of the
-    visible entries. If no entry is visible, the gate ``g`` is 1.
+    entries that the position may see. If it may see none, the gate ``g`` is 1.
 
     Args:
         base: The distribution that the attention is mixed with.
@@ -106,7 +106,7 @@ class PointerMixture(NextToken):
         log_gate: ``log g`` at each position.
         log_rest: ``log (1 - g)`` at each position. It is separate from ``log_gate`` because computing one from the
             other loses digits (for a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
-        name: Name of the attention in ``sources``.
+        name: Name under which ``sources`` reports the share of the attention.
     """
 
     def __init__(
@@ -191,12 +191,12 @@ class PointerMixture(NextToken):
 class CacheDistribution(NextToken):
     """``P(w)`` proportional to the mass of the visible entries with the token w; zero for tokens without such an entry.
 
-    At a position that sees no entry, the distribution is that of ``fallback``.
+    If a position may see no entry, its distribution is that of ``fallback``.
 
     Args:
         entries: The stored tokens, with the log-mass of each entry.
         fallback: A distribution over the same positions.
-        name: Name of the stored tokens in ``sources``.
+        name: Name under which ``sources`` reports the share of the stored tokens.
     """
 
     def __init__(self, entries: CopyScores, fallback: NextToken, name: str = "cache") -> None:

@@ -79,7 +79,7 @@ class NextToken(ABC):
         return self
 
     def relative(self) -> NextToken:
-        """Like ``computed``, but each row of log-probabilities may differ by a constant, if that is cheaper."""
+        """Like ``computed``, but each row of log-probabilities may be shifted by a constant if that is cheaper."""
         return self.computed()
 
     @abstractmethod
@@ -110,7 +110,7 @@ class NextToken(ABC):
         """Log-probability of K given tokens at every position, without an (N, V) tensor.
 
         Raises:
-            ValueError: ``ids`` is not of shape (N, K).
+            ValueError: If ``ids`` is not of shape (N, K), or (checked on a CPU) has a token outside the vocabulary.
         """
         self._expect_rows(ids)
         chunks = self._chunks(int(self.row_bytes() * self.share_scored(ids)))
@@ -124,8 +124,8 @@ class NextToken(ABC):
             weights: Weight of each position (N,); None: 1. Weights get no gradient.
 
         Raises:
-            ValueError: If ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary. For a
-                position that should not count, give any token of the vocabulary and the weight 0.
+            ValueError: If ``ids`` or ``weights`` are not of shape (N,), or (checked on a CPU) a token is outside the
+                vocabulary. For a position that should not count, give any token and the weight 0.
         """
         for name, vector in (("ids", ids), ("weights", weights)):
             shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
@@ -152,7 +152,7 @@ class NextToken(ABC):
                 positions. It returns a number for each of them, and must not read other tensors with gradients.
 
         Raises:
-            ValueError: ``ids`` is not of shape (N, K), or a token is outside the vocabulary.
+            ValueError: If ``ids`` is not of shape (N, K), or (checked on a CPU) has a token outside the vocabulary.
         """
         self._expect_rows(ids)
         found: dict[int, Tensor] = {}
@@ -186,7 +186,7 @@ class NextToken(ABC):
         (-87.3 in float32) instead of ``-inf``, without gradient.
 
         Raises:
-            ValueError: ``ids`` is not of shape (N, K).
+            ValueError: If ``ids`` is not of shape (N, K), or (checked on a CPU) has a token outside the vocabulary.
         """
         self._expect_rows(ids)
         # the sum over the other tokens masks a copy of the dense row and takes its exponentials
@@ -248,15 +248,15 @@ class NextToken(ABC):
     # such as ``softmax`` and ``cache``.
 
     def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
-        """For each component of the distribution, by name: its contribution to the probability of each id in ``ids``.
+        """Mapping from the name of each component, such as ``cache``, to its part of the probability of every id.
 
-        The contributions (shares) of all components to a token sum to the token's probability.
+        The parts (shares) of all components sum to the token's probability.
         """
         self._expect_rows(ids)
         return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
 
     def positions(self) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component with stored tokens, by name: the probability that comes from each stored token.
+        """Mapping from the name of each component with stored tokens to the probability from each stored token.
 
         Such components are caches, pointers and retrieved tokens. The S columns are the positions (padding included) of
         the text that ``positions_in`` names. The sum over a token's positions is the token's share in ``sources``.
@@ -264,9 +264,9 @@ class NextToken(ABC):
         return _joined([self[rows]._log_positions() for rows in self._chunks()])
 
     def token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component with positions, by name: what each position contributes to one token's probability.
+        """Mapping from the name of each component to the part of a token's probability from each of S text positions.
 
-        The token is that of the row in ``ids``; positions with another token contribute 0. The sum over positions
+        Row n is about the token ``ids[n]``; text positions with another token contribute 0. The sum over text positions
         equals the token's share in ``sources``. ``positions_in`` names the text that the positions belong to.
 
         A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a token one
@@ -281,7 +281,7 @@ class NextToken(ABC):
         return _joined([self[rows]._log_token_positions(ids[rows]) for rows in self._chunks()])
 
     def positions_in(self) -> dict[str, TextRead]:
-        """For each component in ``token_positions``, the text that its positions belong to.
+        """Mapping from the name of each component in ``token_positions`` to the text that its positions belong to.
 
         ``"text"``: the decoder's own sequence. ``"source"``: the source of an encoder-decoder model, or the auxiliary
         text in the decoder's tokens. ``"store"``: a datastore; the positions are indices of the retrieved tokens, and
@@ -290,9 +290,9 @@ class NextToken(ABC):
         return {}
 
     def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """For each component that retrieves tokens from a datastore, by name: document and position of each token.
+        """Mapping from the name of each component that retrieves tokens to the document and position of each token.
 
-        The K retrieved tokens are in the same order as in ``positions`` and ``token_positions``.
+        The K tokens retrieved from the datastore are in the same order as in ``positions`` and ``token_positions``.
         """
         return {}
 

@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class EditMode(ABC):
-    """How a new value changes the old score: ``Replace`` or ``Add``."""
+    """The rule by which a value changes a token's score: ``Replace`` or ``Add``."""
 
     @abstractmethod
     def scores_of(
@@ -28,7 +28,7 @@ class EditMode(ABC):
         ids: Int[Tensor, "B K"],
         fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
-        """The values of the tokens ``ids`` for the queries ``states``, computed with the output embedding."""
+        """The values of the tokens ``ids`` for the queries ``states``, computed by ``vocabulary``."""
 
     @abstractmethod
     def write_(
@@ -39,19 +39,19 @@ class EditMode(ABC):
         present: Bool[Tensor, "N K"],
         fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
-        """Changes the scores of ``ids`` by ``values`` where ``present``, in place; returns ``scores``."""
+        """Changes the scores of ``ids`` with ``values`` in place, where ``present`` is True, and returns ``scores``."""
 
     @abstractmethod
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
     ) -> Float[Tensor, "N K"]:
-        """The ``values`` of earlier steps of ``Rerank``, combined with the values ``new`` of a step at ``columns``."""
+        """Combines ``values``, from earlier steps of ``Rerank``, with ``new``, the values of a step for ``columns``."""
 
     @abstractmethod
     def standing(
         self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> Float[Tensor, "N K"]:
-        """The scores of the tokens after this edit, from their ``initial`` scores and the edit's ``values``."""
+        """The scores of K tokens after ``values`` changed their ``initial`` scores where ``present`` is True."""
 
 
 class Replace(EditMode):
@@ -103,8 +103,9 @@ class EditedTokens:
 
     Args:
         source: Name under which ``sources`` reports their probability.
-        present: True for tokens that were changed.
-        positions: Positions of the tokens, as in ``TokenLogitEdit``.
+        ids: K tokens at each position.
+        present: True for those of ``ids`` that were changed.
+        positions: Text positions of the tokens, as in ``TokenLogitEdit``.
     """
 
     source: str
@@ -117,7 +118,7 @@ class EditedTokens:
         return EditedTokens(self.source, change(self.ids), change(self.present), positions)
 
     def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
-        """Whether each of the given tokens was changed."""
+        """Whether the edit changed each of the tokens ``ids``."""
         if self.ids.shape[1] * ids.shape[1] < vocab_size:
             same = self.ids[:, :, None] == ids[:, None, :]
             return (same & self.present[:, :, None]).any(1)
@@ -133,9 +134,9 @@ class LogitEdit(ABC):
         """The same edit with ``change`` applied to every tensor that has one row per position."""
 
     def positions_in(self) -> dict[str, TextRead]:
-        """The text that the positions of changed tokens belong to, by the edit's name.
+        """Mapping from the edit's name in ``sources`` to the text that the positions of its tokens belong to.
 
-        Empty if positions are unknown.
+        Empty if the edit has no positions.
         """
         return {}
 
@@ -151,11 +152,11 @@ class TokenLogitEdit(LogitEdit):
     """New scores for given tokens, such as those of the context or of the source (partitions).
 
     Args:
-        source: Name in ``sources``.
+        source: Name under which ``sources`` reports the probability of the changed tokens.
         words: Distinct tokens with a value for each position, and which of them are changed.
         change: How the value changes the score.
-        positions: Positions of the tokens. The probability of a token is divided among its positions in proportion to
-            ``exp`` of their scores. None: it is not divided.
+        positions: Text positions of the tokens, with scores. A token's probability is divided among its positions in
+            proportion to ``exp`` of their scores. None: it is not divided.
 
     Raises:
         TypeError: If ``words`` is not a ``WordScores``, so that tokens could occur twice.

@@ -34,8 +34,8 @@ class SoftmaxDistribution(NextToken):
         states: Input of the output layer at each position.
         nonlinearity: Function applied to the dense scores first (sigsoftmax); None: none.
         edits: Changes of single scores, applied in order.
-        stored: Stored entries that are normalised together with the scores, by name, such as a cache.
-        name: Name in ``sources`` of the part that the scores ``z`` contribute.
+        stored: Mapping from names such as ``cache`` to stored entries, which are normalised together with the scores.
+        name: Name under which ``sources`` reports the share of the scores ``z``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SoftmaxDistribution(NextToken):
         return self._whole(fused_backward)[0]
 
     def with_product(self, product: Float[Tensor, "N V"]) -> SoftmaxDistribution:
-        """The same distribution with ``product`` as ``vocabulary(states)``; the first call overwrites ``product``."""
+        """The same distribution with ``product`` as ``vocabulary(states)``; the first use overwrites ``product``."""
         changed = copy(self)
         changed._product = product
         return changed
@@ -202,9 +202,9 @@ def _added_(log_probs: Float[Tensor, "N V"], stored: Mapping[str, CopyScores]) -
 
 
 def in_one_product(parts: Sequence[NextToken], fused_backward: FusedBackward | None = None) -> list[NextToken]:
-    """The distributions ``parts``; the products of softmaxes over one vocabulary are computed together.
+    """The distributions ``parts``, after the products of all softmaxes with one vocabulary were computed together.
 
-    Each product is used by the first call to its distribution; a second call computes it again.
+    The first method call that needs a product uses it up. Later calls compute the product again.
     """
     softmaxes = [part for part in parts if isinstance(part, SoftmaxDistribution)]
     together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
@@ -225,8 +225,8 @@ class ComputedScores(NextToken):
     Args:
         dense: Scores of the vocabulary after the edits.
         touched: Tokens that edits changed, latest change last.
-        stored: Stored entries, with log-masses that have the same shift as ``dense``.
-        name: Name in ``sources`` of the component that scored the tokens that no edit changed.
+        stored: Mapping from name to stored entries, whose log-masses have the same shift as ``dense``.
+        name: Name under which ``sources`` reports the share of the tokens that no edit changed.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class KnownScores(NextToken):
 
     Args:
         scores: Scores of M positions; not modified.
-        row: Row of ``scores`` for each of the N positions.
+        row: Index of the row in ``scores`` for each of the N positions.
     """
 
     def __init__(self, scores: Float[Tensor, "M V"], row: Int[Tensor, "N"]) -> None:

@@ -17,10 +17,10 @@ from nextword.functional.weight_gradient import FusedBackward
 class Vocabulary(Protocol):
     """Computes token scores from states: an output embedding with its bias and scaling.
 
-    Scores have one column per token, or one per token whose embedding row is on this process (``columns``).
+    Scores have one column per token or, with a sharded embedding, one per token on this process (``columns``).
 
-    A vocabulary passes ``fused_backward`` to the products of ``nextword.functional.products``, which add the
-    embedding's gradient to its collector. A vocabulary that computes products in another way ignores it.
+    A vocabulary passes ``fused_backward``, which collects the embedding's gradient, to the products of
+    ``nextword.functional.products``. A vocabulary that computes products in another way ignores ``fused_backward``.
     """
 
     @property
@@ -39,7 +39,7 @@ class Vocabulary(Protocol):
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
-        """Scores of several sets of states for the same rows, in one pass over the embedding."""
+        """Scores for each of several sets of states of the same rows, in one pass over the embedding."""
 
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
@@ -53,7 +53,7 @@ class Vocabulary(Protocol):
         rows: Sequence[Int[Tensor, "_R"]],
         fused_backward: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
-        """For each group of states, the scores of the group's own tokens; groups have no token in common."""
+        """For each group g, scores of the tokens ``ids[g]`` for ``states[g]``, the states of the rows ``rows[g]``."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Vocabulary:
         """The same vocabulary with ``change`` applied to tensors with one row per position or sequence, if any."""
@@ -69,7 +69,7 @@ class Vocabulary(Protocol):
 class Shifted:
     """``vocabulary(states) + shift[row]``: adds one vector of V numbers at every position of a sequence.
 
-    ``row`` is the sequence of each of N positions, so that B vectors are stored instead of N.
+    ``row`` is the sequence index of each of N positions, so that B vectors are stored instead of N.
     """
 
     vocabulary: Vocabulary

@@ -1,4 +1,4 @@
-"""The audit tests all properties that apply to a scorer, or to a model without a nextword head, causes first."""
+"""The audit tests a scorer, or a model without a nextword head, for every property that applies to it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class AuditQuestion:
 
 @dataclass(eq=False)
 class Audit:
-    """One audit of a subject, question by question. ``positions`` is the number of tested positions."""
+    """One audit of a scorer or model through its ``readers``. ``positions`` is the number of tested token positions."""
 
     readers: Sequence[Any]
     progress: Progress
@@ -79,7 +79,10 @@ class Audit:
     told: list[str] = field(default_factory=list)
 
     def ask(self, question: AuditQuestion) -> None:
-        """Test one property. Add a row for the result, and a finding if the property fails."""
+        """Test the property of ``question`` and add a row for the result to ``rows``.
+
+        Add a finding to ``findings`` too if the deviation is above the tolerance and no finding has this fault yet.
+        """
         one = question.property
         for reader in self.readers:
             reader.forget()  # answers are cached within a question, because a question asks about few texts often
@@ -105,13 +108,13 @@ class Audit:
             self.findings.append(finding_of(one, worst, tolerance, smallest))
 
     def ask_all(self, *questions: AuditQuestion) -> None:
-        """Test the properties of ``questions`` in this order. Faults that cause other faults should come first."""
+        """Test the properties of ``questions`` in this order. Causes of other faults should be tested for first."""
         for number, question in enumerate(questions):
             self.progress(question.property.name, number / len(questions))
             self.ask(question)
 
     def report(self, name: str) -> CheckReport:
-        """Return the report on the subject ``name``."""
+        """Return the report of the results so far on the scorer or model called ``name``."""
         dtype = str(self.readers[0].precision).removeprefix("torch.")
         return CheckReport(name, "", dtype, tuple(self.rows), findings=tuple(self.findings), power=self._power())
 
@@ -157,7 +160,7 @@ def _rounding(reader: Reader, case: Case) -> float:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The texts of an audit.
+    """The texts and the effort that the caller of ``nextword.check`` asked for.
 
     Args:
         lengths: Lengths of the random texts, in tokens.
@@ -165,7 +168,7 @@ class Wanted:
         tokenizer: Tokenizer of the given texts. None: they are token ids.
         max_length: Maximum number of tokens of a given text. Longer texts are truncated.
         seed: Seed of the random texts.
-        thorough: Whether to run also tests that need much memory.
+        thorough: Whether to run also tests that need much memory or many calls.
     """
 
     lengths: Sequence[int]
@@ -278,5 +281,5 @@ class _Texts:
 
 
 def runs(_: Any) -> str:
-    """Return no reason, so that the property is tested."""
+    """Return an empty text. As ``Property.applies``, this function makes a property apply to every model."""
     return ""

@@ -1,4 +1,4 @@
-"""Properties of transformers models: the returned loss, generated samples, and results in other precisions."""
+"""Properties of transformers models: the returned loss, unrounded scores, and equal results in float64."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ DOUBLE = Property(
 
 
 class Backbone:
-    """A model's forward with a signature that names all its arguments.
+    """Wraps a model so that the signature of its ``forward`` names all arguments.
 
-    A model class whose ``forward`` passes ``**kwargs`` hides the argument names, and so does peft's wrapper.
+    The model's own signature hides names if its ``forward`` passes ``**kwargs``, as peft's wrapper does.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -112,7 +112,7 @@ class Backbone:
         self.__class__ = type(type(model).__name__, (Backbone,), {})  # so that messages name the model's class
 
     def __call__(self, **inputs: Any) -> Any:
-        """Call the model."""
+        """Call the wrapped model."""
         return self._model(**inputs)
 
     def __getattr__(self, name: str) -> Any:
@@ -120,7 +120,7 @@ class Backbone:
 
     @property
     def forward(self) -> Any:
-        """The model's forward, with the signature of the first inner class that names all arguments."""
+        """An object with the signature of the model's forward, which names all arguments. It cannot be called."""
         return _Signed(self._model)
 
 
@@ -159,7 +159,7 @@ class BareModel:
     """Gives a transformers model, possibly with peft adapters, the interface that the checker needs.
 
     Raises:
-        ValueError: If the adapter is a learned prompt.
+        ValueError: If the active peft adapter is a learned prompt.
     """
 
     conditioner = None

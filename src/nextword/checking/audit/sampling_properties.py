@@ -42,11 +42,12 @@ before it have the total probability ``1 - 2^-j``."""
 
 
 def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
-    """A number for each token in ``drawn``. If tokens follow ``log_probs``, these numbers are uniform on [0, 1].
+    """Maps each token in ``drawn`` to a number, which is uniform on [0, 1] if tokens are sampled from ``log_probs``.
 
     A token's number is the total probability of all more probable tokens, plus a random part of the token's own
-    probability (the probability integral transform of a discrete distribution). Numbers of samples after different
-    prefixes can therefore be pooled. Sampling with a temperature or truncation shifts all numbers in one direction.
+    probability (the probability integral transform of a discrete distribution); ``seed`` is that of the random parts.
+    Numbers for different prefixes can be pooled, because all are uniform. Sampling with a temperature or truncation
+    shifts all numbers in one direction.
     """
     p = log_probs.double().exp()
     order = p.argsort(descending=True)
@@ -64,7 +65,10 @@ def largest_step(uniform: Float[Tensor, "n"]) -> float:
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """The j (1 to 10) whose count of numbers above ``1 - 2^-j`` is most extreme, and its log tail probability."""
+    """Finds the j (1 to 10) for which the count of numbers in ``uniform`` above ``1 - 2^-j`` is least probable.
+
+    Returns j, and the log of the binomial tail probability of this count (the smaller of the two tails).
+    """
     from scipy.stats import binom
 
     chances = []
@@ -77,7 +81,7 @@ def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
 
 
 def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> float:
-    """The smallest log tail probability, over all tokens, of a token's count in ``drawn`` (binomial distribution)."""
+    """Returns the smallest log tail probability, by the binomial distribution, of any token's count in ``drawn``."""
     from scipy.stats import binom
 
     counts, p = torch.bincount(drawn, minlength=len(log_probs)).numpy(), log_probs.double().exp().clamp_max(1).numpy()
@@ -93,7 +97,10 @@ Draws = list[tuple[list[int], Tensor, Tensor]]
 
 
 def judged(draws: Draws) -> Iterator[Deviation]:
-    """Yields each test's statistic divided by the largest value that the false-alarm rate permits; above 1 fails."""
+    """Yields a deviation for each test of the samples in ``draws``; above 1, the test fails.
+
+    The deviation is the test's statistic, divided by the largest value that ``FALSE_ALARM_SAMPLED`` permits.
+    """
     together = torch.cat([positions_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
     gap, bound = largest_step(together), largest_gap(len(together), _TESTS)
     at = f"{gap:.4g} of the probability is misplaced in {len(together)} samples; chance explains {bound:.4g}"
@@ -215,7 +222,7 @@ def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
 
 
 def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) -> float:
-    r"""Largest distance from 1 of the sum of V correctly normalised probabilities that rounding explains.
+    r"""Largest distance from 1 that rounding can give the sum of V correctly normalised probabilities.
 
     It is ``u_c (s + log V + lambda sqrt(V)) + u_a log V``, with the unit roundoffs u_c of ``computed`` and u_a of
     ``answers``. The first two terms are the rounding error of a log-probability: relative to the logits, whose size s
@@ -292,10 +299,10 @@ def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
 
 
 def continuations(vocabulary: int, thorough: bool) -> Property:
-    """The property that the probabilities of all next tokens sum to 1, for a scorer of observed tokens only.
+    """Returns the property that ``text_log_probs`` of a scorer gives all next tokens probabilities that sum to 1.
 
-    With more than 20,000 tokens, only a thorough audit tests it. A test of only some tokens would prove nothing about
-    the sum, because the other tokens may have the missing probability.
+    If ``vocabulary`` is above 20,000, the property applies only if ``thorough`` is True. A test of only some tokens
+    would prove nothing about the sum, because the other tokens may have the missing probability.
     """
     if thorough or vocabulary <= MANY:
         return CONTINUATIONS
@@ -340,7 +347,7 @@ MISSED = 1e-3
 
 
 def share_found(asked: int) -> float:
-    """Share of positions that must be faulty so that tests of ``asked`` positions miss all with probability 0.001.
+    """If this share of positions is faulty, tests of ``asked`` positions find none of them with probability 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069

@@ -25,15 +25,15 @@ Array: TypeAlias = Any
 
 
 class Scorer(Protocol):
-    """Anything that returns next-token probabilities: a function, or an object with some of these methods.
+    """Anything that returns next-token probabilities: a function, or an object with some of the methods below.
 
     All log-probabilities are natural logarithms. Token ids are 0 to V - 1; V is the argument ``vocabulary`` of
     ``nextword.check``. The audit does not pad texts and adds no start and end tokens. A scorer that needs such tokens
     must add them itself.
 
-    A scorer needs at least one of ``__call__``, ``text_distributions`` and ``text_log_probs``. Each that it has is
-    audited, and their answers are compared. All other methods are optional and allow more tests. Leave out methods that
-    do not apply.
+    A scorer needs at least one of ``__call__``, ``text_distributions`` and ``text_log_probs``. The audit tests
+    each of these three that the scorer has, and compares their answers. All other methods are optional and allow more
+    tests. Leave out methods that do not apply.
 
     Examples:
         >>> import torch, nextword as nw
@@ -71,7 +71,7 @@ class Scorer(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forget all texts. The audit calls this before it scores texts. Without it, a scorer must not keep state."""
+        """Forget all texts. The audit calls this before each scoring. Without ``reset``, a scorer must be stateless."""
         ...
 
     def in_steps(self, texts: Texts, sizes: Sequence[int], order: Sequence[int] | None, /) -> Sequence[Array]:
@@ -79,14 +79,14 @@ class Scorer(Protocol):
 
         Args:
             texts: Texts of equal length.
-            sizes: Numbers of tokens of the steps; after the last number, the first is used again.
-            order: If given, cache and texts are reordered after the first step, as in beam search. Row i then continues
-                as text ``order[i]``. The answers have the new order. None: no reordering.
+            sizes: Number of tokens in each step. For more steps, the numbers are repeated.
+            order: Indices by which cache and texts are reordered after the first step, as in beam search: row i then
+                continues text ``order[i]``. The answers have the new order. None: no reordering.
         """
         ...
 
     def sample(self, prefix: Sequence[int], count: int, /) -> Sequence[int]:
-        """Sample ``count`` next tokens after the prefix, independently."""
+        """Sample ``count`` next tokens after ``prefix``, each independently."""
         ...
 
     def bits_and_bytes(self, texts: Sequence[str], /) -> Sequence[tuple[float, int]]:
@@ -110,10 +110,10 @@ class WrongAnswerError(ValueError):
 
 
 class ScorerReader(Reader):
-    """Reads a scorer through the method ``way``.
+    """Reads the answers of ``scorer`` from its method named ``way``.
 
-    Each text gets one additional token, so that the scorer also predicts what follows the text. Nothing is padded.
-    ``copied`` is a copy of the scorer that ``copy_of`` made before the scorer got any text.
+    Each text gets one additional token, so that the scorer also predicts the token after the text. Nothing is padded.
+    ``copied`` is a copy of the scorer that ``copy_of`` made before the scorer got any text; None: no copy.
     """
 
     def __init__(self, scorer: Any, way: str, vocabulary: int, copied: bytes | None = None) -> None:
@@ -128,18 +128,18 @@ class ScorerReader(Reader):
         return [ids[mask].tolist() for ids, mask in zip(batch.ids.cpu(), batch.mask.cpu(), strict=True)]
 
     def longer_texts(self, batch: Batch) -> list[list[int]]:
-        """The texts of ``batch``, each with one more token."""
+        """The texts of ``batch``, each followed by its own first token as the additional token."""
         return [[*text, text[0]] for text in self.texts(batch)]
 
     def told(self, batch: Batch) -> Float[Tensor, "N K"]:
-        """Log-probabilities after every token of ``batch``, which are not cached."""
+        """Log-probabilities after every token of ``batch``, computed by the scorer at each call."""
         return torch.cat([answer[1:] for answer in self.asked(self.longer_texts(batch))])
 
     def asked(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """For each text of T tokens, log-probabilities (T, V), or (T, 1) of observed tokens. Row t predicts token t.
+        """For each text of T tokens, log-probabilities (T, V); from ``text_log_probs``, (T, 1). Row t predicts token t.
 
         Raises:
-            WrongAnswerError: If the answer has another shape.
+            WrongAnswerError: If the scorer's answer has the wrong shape.
         """
         self._reset()
         if self.mode == CALL:
@@ -151,12 +151,12 @@ class ScorerReader(Reader):
         return [answer.reshape(len(answer), -1) for answer in found]
 
     def untouched(self) -> ScorerReader:
-        """A reader of the copy of the scorer, which has not seen any text."""
+        """A reader of ``copied``, the copy of the scorer that was made before the scorer got any text."""
         assert self._copied is not None
         return ScorerReader(pickle.loads(self._copied), self.mode, self.vocabulary)
 
     def side_by_side(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Like ``asked``, but texts and prefixes of all lengths are in one call."""
+        """Like ``asked``, but a scorer that is called with prefixes gets the prefixes of all lengths in one call."""
         if self.mode != CALL:
             return self.asked(texts)
         self._reset()
@@ -168,7 +168,7 @@ class ScorerReader(Reader):
 
     @property
     def base(self) -> ScorerReader:
-        """The reader of the scorer's method that counts as correct. It may be this reader."""
+        """A reader of the scorer's first method in ``WAYS``, which counts as correct. It may be this reader."""
         way = ways_of(self.model)[0]
         return self if way == self.mode else ScorerReader(self.model, way, self.vocabulary)
 
@@ -180,7 +180,7 @@ class ScorerReader(Reader):
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """Answers in steps with a cache, as in ``Scorer.in_steps``, with one additional token per text."""
+        """Log-probabilities after every token of ``batch``, from ``Scorer.in_steps`` with ``sizes`` and ``order``."""
         self._reset()
         texts = self.longer_texts(batch)
         found = self.model.in_steps(texts, list(sizes), None if order is None else order.tolist())
@@ -213,17 +213,17 @@ class ScorerReader(Reader):
 
 
 def ways_of(scorer: Any) -> tuple[str, ...]:
-    """Names of those methods of ``WAYS`` that a scorer has."""
+    """Names of the methods in ``WAYS`` that ``scorer`` has."""
     return tuple(way for way in WAYS if callable(getattr(scorer, way, None)))
 
 
 def lacks(method: str) -> Callable[[Any], str]:
-    """The function ``Property.applies`` for a property that needs the method ``method`` of a scorer."""
+    """Returns the ``applies`` function of a ``Property`` that needs a scorer with the method named ``method``."""
     return lambda scorer: "" if callable(getattr(scorer, method, None)) else f"the scorer has no {method}"
 
 
 def copy_of(scorer: Any) -> bytes | None:
-    """A copy of ``scorer`` for ``untouched``. None if it cannot be copied or the copy is larger than 64 MiB."""
+    """A pickled copy of ``scorer``. None if it cannot be pickled or the copy would be larger than 64 MiB."""
     copied = _Short()
     try:
         pickle.dump(scorer, copied)
@@ -240,7 +240,7 @@ class _Short(io.BytesIO):
 
 
 def tensor(answer: Any) -> Tensor:
-    """Convert a scorer's numbers to a CPU tensor without gradients."""
+    """Convert the numbers in a scorer's ``answer`` to a CPU tensor without gradients."""
     return torch.as_tensor(answer).detach().cpu()
 
 
@@ -248,22 +248,22 @@ def tensor(answer: Any) -> Tensor:
 
 
 class LmEvalScorer:
-    """Scorer that calls ``loglikelihood`` of lm-eval with token ids, so that no tokenizer is involved.
+    """Scores token ids with ``_loglikelihood_tokens`` of an lm-eval model, so that no tokenizer is involved.
 
-    The lm-eval model must accept tokens (a ``TemplateLM``, like nearly all).
+    The model must have this method (a ``TemplateLM``, like nearly all).
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     def text_log_probs(self, texts: Texts, /) -> list[Tensor]:
-        """One request per token, with the tokens before it as context. The first token has no context and gets NaN."""
+        """Make one request per token, with the tokens before it as context. The first token has none and gets NaN."""
         requests = [(list(text[:position]), [text[position]]) for text in texts for position in range(1, len(text))]
         told = iter(self._scored(requests))
         return [torch.tensor([torch.nan, *(next(told) for _ in text[1:])]) for text in texts]
 
     def text_totals(self, texts: Texts, /) -> list[float]:
-        """One request per text. Its first token is the context, and the rest is the continuation."""
+        """Make one request per text: its first token is the context, and all other tokens are the continuation."""
         whole = [(list(text[:1]), list(text[1:])) for text in texts if len(text) > 1]
         told = iter(self._scored(whole))
         return [next(told) if len(text) > 1 else 0.0 for text in texts]
@@ -282,7 +282,7 @@ def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
     type other than ``hf``, the type and a colon come first: ``vllm:pretrained=NAME``.
 
     Raises:
-        ValueError: If lm-eval is not installed or does not know the model.
+        ValueError: If lm-eval is not installed or cannot open the model.
     """
     if extras.missing(["lm_eval"]):
         raise ValueError(f"{named('lm_eval')}: lm-eval is not installed here ({extras.install('tools')})")

@@ -1,4 +1,4 @@
-"""Properties of scorers: their methods agree, every token has a probability, and questions have no side effects."""
+"""Properties of scorers: their methods agree, every token has a probability, and scoring has no side effects."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ audits."""
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
-    """What changes if each of several new texts is scored twice in a row."""
+    """Differences between two answers of a reader, for several new texts that are each scored twice in a row."""
 
     gains: Float[Tensor, "K"]
     """Gain of each observed token, in nats: its log-probability in the second answer minus that in the first."""
@@ -243,7 +243,7 @@ class Repetition:
 
     @classmethod
     def of(cls, reader: Reader, samples: Sequence[ProbeSample]) -> Repetition:
-        """Score each text twice."""
+        """Score each of ``samples`` twice with ``reader``."""
         gains, found = [], []
         for sample in samples:  # one text at a time, because answers may need much memory
             batch = sample.batch()
@@ -262,7 +262,7 @@ class Repetition:
         return float(self.gains.mean()) > _SURE * error
 
     def deviations(self, variant: str, said: str = "") -> Iterator[Deviation]:
-        """``found`` with the name ``variant``, and with ``said`` before each description."""
+        """Yield the deviations in ``found``, each named ``variant`` and with ``said`` before its description."""
         for found in self.found:
             yield found._replace(variant=variant, at=said + found.at)
 

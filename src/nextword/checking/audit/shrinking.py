@@ -15,11 +15,12 @@ _TRIES = 60
 
 
 def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
-    """Search for a smaller input than that of ``worst`` that shows the fault: fewer texts, then shorter texts.
+    """Search for inputs smaller than that of ``worst`` on which ``one`` deviates by more than ``allowed``.
+
+    Inputs with fewer texts are tried first, then shorter texts.
 
     Returns:
-        The deviation on the smallest input found whose deviation is above ``allowed``. ``worst`` itself if there is no
-        smaller one.
+        The deviation on the smallest such input, or ``worst`` itself if none was found.
     """
     samples = _smaller(worst.case.sample)
     for _ in range(_TRIES):

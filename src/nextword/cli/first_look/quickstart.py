@@ -87,7 +87,7 @@ def quickstart(
 
 
 def untrained_line() -> str:
-    """README's first example in one sentence: an untrained GPT-2 with a cache continues a repeated list."""
+    """Run the README's first example, an untrained GPT-2 that continues a repeated list, and describe the result."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -125,7 +125,7 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
     """Write a page on the predictions of the first and the best method for one prompt, and link it in the report.
 
     Returns:
-        Path of the page. None if the results have no prompts, no second method or no saved model.
+        Path of the page. None if the results have no prompts, the first method is best, or a model is not saved.
     """
     from nextword.experiments.comparison.folder import ComparisonFolder
     from nextword.inference.inspection.trace_example import trace
@@ -163,7 +163,7 @@ LEAD = "acc@2"
 def short_table(results: Results) -> RenderableType:
     """The metrics ``COLUMNS`` of every method, a sentence on the best methods, and a note on seeds.
 
-    If a run lacks one of the metrics (because of another task), the result is ``results_table``.
+    Without runs, or if a run lacks one of the metrics (another task), ``results_table(results)`` is returned instead.
     """
     if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
         return results_table(results)

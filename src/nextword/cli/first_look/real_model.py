@@ -56,7 +56,7 @@ class RealModel(Record):
 
 
 def look_at(model: str, out: Path) -> None:
-    """Calibrate a cache on one text, score and continue another text, print the results and write a page.
+    """Calibrate a cache for ``model`` on one text, evaluate it on another, print results and write a page in ``out``.
 
     If ``out`` has saved results for the same model and version of nextword, these are printed instead.
     """

@@ -29,7 +29,7 @@ class RecipeOptions(Settings):
     """Setting that overrides the recipe, for instance checks=3."""
 
     def content(self) -> dict[str, object]:
-        """The settings of the recipe, overridden by the options."""
+        """Mapping from setting name to value: the settings of the recipe file, overridden by the other options."""
         from nextword.settings.overrides import overridden, parsed
 
         content = {} if self.recipe is None else parsed(self.recipe.read_bytes(), str(self.recipe))

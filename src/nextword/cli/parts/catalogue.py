@@ -1,9 +1,9 @@
 """Finds registered classes by parsing source files instead of importing them, so that torch is not imported.
 
 Our own packages and the plug-ins of other packages are parsed in the same way. A class is found only if its decorator
-is a literal ``@registry.register("name")`` and its module imports ``registry`` from a package. Its docstring, the names
-of its fields, and the ``ModifierEntry`` of a modifier are read. Tests compare the result with the registries after an
-import.
+is a literal ``@registry.register("name")`` and its module imports or defines ``registry``. The class's docstring, the
+names of its settings, and the ``ModifierEntry`` of a modifier are read. Tests compare the result with the registries
+after an import.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Module:
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        """Class definitions by name."""
+        """Mapping from the name of each class to its definition."""
         return {statement.name: statement for statement in self.tree.body if isinstance(statement, ast.ClassDef)}
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """Full dotted name of each imported name. For example, ``registry`` is ``nextword.heads.head.registry``."""
+        """Mapping from imported name to full dotted name, such as ``registry`` to ``nextword.heads.head.registry``."""
         names: dict[str, str] = {}
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Import):
@@ -74,7 +74,7 @@ class CatalogueEntry:
 
     @property
     def field(self) -> str:
-        """Name of the config field that the modifier sets."""
+        """Name of the config field that a modifier sets; ``""`` for a class that is not a modifier."""
         for statement in self.definition.body:
             match statement:
                 case (
@@ -115,9 +115,9 @@ class Catalogue:
         self._modules = [*own, *(Module(tree, plugin) for plugin in plugins() for tree in _trees_of(plugin))]
 
     def registered(self, registry: str) -> dict[str, CatalogueEntry]:
-        """Entries by name, for classes decorated with ``@{registry}.register("name")``.
+        """Mapping from name to entry, for all classes decorated with ``@{registry}.register("name")``.
 
-        If a plug-in registers a name of this package, the plug-in's class is left out.
+        If a plug-in registers a name that this package uses, the plug-in's class is left out.
         """
         found: dict[str, CatalogueEntry] = {}
         for module in self._modules:
@@ -135,7 +135,7 @@ class Catalogue:
         return dict(sorted(found.items()))
 
     def settings(self, entry: CatalogueEntry) -> frozenset[str]:
-        """Names of the fields of a class's ``Config``."""
+        """Names of the fields of the entry's ``Config``, including inherited ones."""
         for statement in entry.definition.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id="Config")], value=ast.Name(id=config)):

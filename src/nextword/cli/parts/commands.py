@@ -58,7 +58,7 @@ class Verb(TyperCommand):
         self._place = place
 
     def loaded(self) -> Any:
-        """The command itself, with its options."""
+        """Import the command's module and return the command with its options."""
         module, _, member = self._place.partition(":")
         found, holder = getattr(import_module(module), member), typer.Typer()
         if isinstance(found, typer.Typer):
@@ -73,7 +73,7 @@ class Verb(TyperCommand):
         return command
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Make the context of the imported command."""
+        """Make the context of the imported command. Old option names in ``args`` are replaced, with a message."""
         return self.loaded().make_context(info_name, [_of_today(arg) for arg in args], parent, **extra)
 
 
@@ -93,7 +93,7 @@ class Commands(TyperGroup):
             self.add_command(Verb(name, place, line))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name. For an old name, print the current name."""
+        """Return the command called ``cmd_name``. If this is an old name, print the current one."""
         if (name := OLD_NAMES.get(cmd_name)) is not None:
             typer.echo(f"'{cmd_name}' is called '{name}' now", err=True)
             cmd_name = name
@@ -125,7 +125,7 @@ Modules = Annotated[
 
 @plain_errors
 def request(modules: list[str]) -> None:
-    """Register modules as plug-ins. Modules in the current folder are found too, as with ``python -m``."""
+    """Register the named modules as plug-ins. Modules in the current folder are found too, as with ``python -m``."""
     if modules and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for module in modules:

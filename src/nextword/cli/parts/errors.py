@@ -25,9 +25,9 @@ INTERRUPTED = 130
 
 
 def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Decorate a command. ValueError, OSError and a full disk become ``error: ...`` on stderr and exit code 2.
+    """Decorate a command so that ValueError, OSError and a full disk become ``error: ...`` on stderr and exit code 2.
 
-    Any other exception is a bug in nextword and keeps its traceback. With ``NEXTWORD_DEBUG=1`` all exceptions do.
+    Any other exception is a bug in nextword and keeps its traceback. With ``NEXTWORD_DEBUG=1``, all exceptions keep it.
     """
 
     @functools.wraps(command)
@@ -59,7 +59,7 @@ def _said(problem: Exception) -> str | None:
 
 @functools.cache
 def options_of(command: Callable[..., object]) -> dict[str, str]:
-    """The options of a command by the names of its parameters."""
+    """Mapping from parameter name of ``command`` to option name, such as ``text_column`` to ``--text-column``."""
     hints = get_type_hints(command, include_extras=True)
     options = [(name, one) for name, hint in hints.items() for one in get_args(hint)[1:] if isinstance(one, OptionInfo)]
     return {

@@ -84,7 +84,7 @@ class EngineOptions(Settings):
     """GPUs per run with --engine ray, for example 0.5; by default 1 if the machine has any."""
 
     def asked_for(self) -> Engine:
-        """The engine. ValueError if its name is unknown."""
+        """The engine that the options describe. Raises ValueError if the name ``engine`` is unknown."""
         from nextword.experiments.comparison.engines.engine import Resources, registry
 
         return registry.get(self.engine)(Resources(self.cpus, self.gpus))
@@ -94,7 +94,7 @@ class EngineOptions(Settings):
 
 
 def systems_of(files: list[str]) -> dict[str, list[str]]:
-    """The files of each system, by name, from all ``NAME=FILE``. A file without NAME is a system named after the file.
+    """Parse ``[NAME=]FILE`` arguments into a mapping from system name to file paths; NAME defaults to the file's stem.
 
     Raises:
         ValueError: If two files without a name would have the same name.
@@ -117,7 +117,7 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
 
 
 def fields_of(given: list[str] | None, example: str) -> dict[str, str]:
-    """Name of each field in the files, from all ``--field FIELD=KEY``. ValueError if FIELD or KEY is missing."""
+    """Parse the values ``FIELD=KEY`` of ``--field`` into a mapping from FIELD to KEY. ValueError if one is missing."""
     fields: dict[str, str] = {}
     for one in given or []:
         field, _, key = one.partition("=")

@@ -30,8 +30,8 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     """Print the plan of ``request``: the runs of each experiment, with their expected time, memory and disk space.
 
     ``gpu`` is the GPU for which the time is estimated: "NAME", or "NAME:SHARE" with the share of the GPU's peak speed
-    that training reaches. If ``gpu`` is None, each kind of training is timed on this machine; at scale "paper" it is
-    estimated for the constant ``GPU``.
+    that training reaches. If ``gpu`` is None, each kind of training is timed on this machine; at scale "paper", the
+    time is estimated for the GPU that the constant ``GPU`` names.
 
     Raises:
         ValueError: If the GPU is unknown or an override applies to no experiment.

@@ -30,7 +30,9 @@ def run_comparison(
     engine: Engine | None = None,
     shown: Callable[[Results], RenderableType] | None = None,
 ) -> Results:
-    """Run a comparison. Print the result of ``shown`` (by default the main table) and the path of the report.
+    """Run the comparison ``config`` in the folder ``out``; print ``shown(results)`` and the path of the report.
+
+    By default, ``shown`` returns the main table.
 
     Raises:
         typer.Exit: With code 130 after Ctrl-C; the finished runs and the command that resumes are then printed. With
@@ -58,7 +60,10 @@ def run_comparison(
 
 
 def plain_table(left: Sequence[str], right: Sequence[str] = (), *, lined: bool = True, **columns: Any) -> Table:
-    """A table without a frame. ``right`` columns are right-aligned, and ``lined`` adds a line below the headings."""
+    """A table without a frame, with columns titled ``left`` and, right-aligned, ``right``.
+
+    ``lined`` adds a line below the headings. ``columns`` are further arguments of ``Table.add_column``.
+    """
     from rich import box
     from rich.table import Table
 

@@ -193,7 +193,7 @@ def _label(name: str, stage: str) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """One line about a finished run, with its first three metrics, and the first metric of each other group.
+    """One line about a finished run, with its first three metrics and one metric of each group that these leave out.
 
     Metrics of subsets, and metrics without a better direction (such as the rank), appear only in the report.
     """
@@ -219,7 +219,7 @@ def failure_line(run: FailedRun) -> str:
 
 
 def losses_text(losses: dict[str, float]) -> str:
-    """Losses by name, in one line.
+    """Format ``losses``, a mapping from name to loss, as one line.
 
     >>> losses_text({"loss": 3.14159, "validation loss": 2.7})
     'loss 3.142, validation loss 2.7'
