@@ -1,4 +1,4 @@
-"""``nw.evaluate``: compute metrics of the samples files of one or several systems."""
+"""``nw.evaluate``: computes metrics of the texts that one or several systems (models) generated."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ def evaluate(  # noqa: PLR0913  (its options)
 
     Args:
         systems: Mapping from the name of each system to its samples file or files, one file per seed. A single path is
-            one system, named after the file.
+            one system, named after the file. A system is a model, or models trained with different seeds.
         metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the metric's name under ``"metric"``.
-            ``"all"`` means every metric whose fields are in the samples and whose packages are installed, except
+            ``"all"`` means every metric for which the samples have all fields and the packages are installed, except
             metrics that must be named, for instance because they run a large model.
         draws: Number of consecutive files of a system that come from the same trained model, with different sampling
-            seeds. The interval of a system is over its models if it has several, each with the mean of its files;
-            over the files of its only model if these are several; and over the samples if the system has one file.
+            seeds. If a system has several models, its interval is over them, and a model's value is the mean of its
+            files. A system with one model has an interval over its files, or over the samples of its only file.
         tokenizer: Path or hub name of the tokenizer whose tokens are counted. None: count the samples' own token ids,
             or words if the first sample has no ids.
-        special: Ids of special tokens in the samples (padding, start, end). A text ends before such a token. Only
-            without ``tokenizer``, which knows its own special tokens.
-        fields: For fields of a sample, their keys in the files. With ``{"text": "prediction"}``, the generated text is
-            read from the key ``"prediction"``.
+        special: Ids of special tokens in the samples (padding, start, end). A text begins after leading special tokens
+            and ends before the next one. Only without ``tokenizer``, which knows its own special tokens.
+        fields: Mapping from field of a sample to its key in the files. With ``{"text": "prediction"}``, the generated
+            text is read from the key ``"prediction"``.
         plain_text: How plain-text files are split: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
             lines). None: blocks if the file has a blank line between texts, otherwise lines. Blank lines at the
             beginning and the end of a file are ignored.
@@ -100,15 +100,16 @@ def evaluate(  # noqa: PLR0913  (its options)
         device: Device on which model-based metrics run their models, such as ``"cuda"``.
         batch_size: Texts per forward pass of a metric's model.
         processes: Number of processes, each of which evaluates one samples file at a time; None: this process only.
-        progress: Function of a stage's name, its number of finished items and its number of all items (0: unknown).
+        progress: Function that is called with the name of a stage, its number of finished items and its number of all
+            items (0: unknown).
         command: Command line that repeats the evaluation; it is stored in the results.
 
     Returns:
         All values with intervals, the human baseline, paired tests and the ranking.
 
     Raises:
-        ValueError: If a setting is wrong, a line is not a sample, a field is missing, no metric can be computed, or
-            ``paired`` is true and the files have different examples.
+        ValueError: If a setting is wrong, a line is not a sample, a sample lacks a field of a metric, no metric can be
+            computed, or ``paired`` is true and the files have different examples.
 
     Examples:
         >>> import json, tempfile
@@ -153,7 +154,7 @@ def evaluate(  # noqa: PLR0913  (its options)
 
 
 def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, command: str = "") -> EvaluationResults:
-    """``evaluate`` with a config object."""
+    """Evaluate as ``evaluate`` does, with its other arguments as the fields of ``config``."""
     watch = progress or _unwatched
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
     references = None if config.references is None else Path(config.references)
@@ -255,7 +256,7 @@ def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
 
 
 class UnitTokens(Unit):
-    """Splits texts into the tokens of a Hugging Face tokenizer, without special tokens.
+    """Splits texts into tokens of the Hugging Face tokenizer ``path`` (folder or hub name), without special tokens.
 
     Raises:
         ValueError: If the tokenizer cannot be loaded.
@@ -275,16 +276,16 @@ class UnitTokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if ``counts`` are known to be of another tokenizer. ``where`` names their setting."""
+        """Raise ValueError if ``counts`` are known to come from another tokenizer. The message names ``where``."""
         counts.expect_tokenizer(self._tokenizer, where)
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
-    """The unit into which texts are split, from the first ``sample`` of an evaluation.
+    """The ``Unit`` that splits the texts of an evaluation into tokens, given the first ``sample`` of the evaluation.
 
-    It is the tokens of ``tokenizer`` if one is named, else the token ids of the samples if ``sample`` has them, else
-    words. ``special`` are the special tokens among the samples' ids. If a ``tokenizer`` is named, token ids in the
-    samples must come from it, which the function does not check.
+    If ``tokenizer`` is named, the tokens are those of this tokenizer. Token ids in the samples must then come from it,
+    which is not checked. Otherwise the tokens are the samples' own token ids if ``sample`` has any, else words.
+    ``special`` are the ids of special tokens among the samples' own token ids.
     """
     if tokenizer is not None:
         return UnitTokens(tokenizer)

@@ -57,7 +57,7 @@ class PassScores:
     """Keys of the values by which systems are ranked."""
 
     def result(self, watch: Watch) -> PassScores:
-        """Return these scores. So results of another process have the same method as a ``MetricColumn``."""
+        """Return these scores. The method exists so that results of another process can replace a ``MetricColumn``."""
         return self
 
 
@@ -76,7 +76,7 @@ class MetricColumn:
         self.samples += 1
 
     def result(self, watch: Watch) -> PassScores:
-        """Scores of all metrics."""
+        """Compute the scores of all metrics. ``watch`` is called before each metric."""
         scores: dict[str, Score] = {}
         undefined: dict[str, str] = {}
         votes: list[str] = []
@@ -127,7 +127,10 @@ def read_files(
     config: EvaluateConfig,
     watch: Watch,
 ) -> Iterator[ReadSamples]:
-    """Read all files, in order. With ``config.human``, the human references in the first file are scored too."""
+    """Read the files of ``paths``, pairs of a name for progress messages and a path, and yield them in this order.
+
+    With ``config.human``, the human references in the first file are scored too.
+    """
     if config.processes is None:
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)
@@ -142,7 +145,7 @@ def read_files(
 
 
 def told(watch: Watch, name: str) -> Watch:
-    """A progress function that calls ``watch`` with the stage's name after ``name`` and a colon."""
+    """A progress function that calls ``watch`` and puts ``name`` and a colon before the stage's name."""
     return lambda what, done, total: watch(f"{name}: {what}", done, total)
 
 
@@ -227,9 +230,9 @@ def not_installed(metric: type[Metric]) -> str | None:
 def chosen(
     asked: Sequence[str | dict[str, Any]], firsts: Sequence[Sample]
 ) -> tuple[list[MetricConfig], dict[str, str]]:
-    """The metrics to compute, and for each metric that "all" leaves out the reason.
+    """The metrics to compute, and a mapping from the name of each metric that "all" leaves out to the reason.
 
-    ``asked`` has metrics by spec or settings, and perhaps "all". ``firsts`` are the first samples of all files, which
+    ``asked`` has specs, mappings of settings, and perhaps "all". ``firsts`` are the first samples of all files, which
     show the available fields.
 
     Raises:

@@ -89,7 +89,7 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
 
 
 def counted_texts(path: Path, count: int, cut: PlainText | None) -> str:
-    """The number of texts in a plain-text file, for a message; it also names the other way of splitting the file."""
+    """Message that ``path`` has ``count`` texts. If ``cut`` is "blocks", it also says how to split into lines."""
     other = either("--set plain_text=lines", "plain_text='lines'")
     how = f" (split at blank lines; {other}: one per line)" if cut == "blocks" else ""
     return f"{path} has {count} {'text' if count == 1 else 'texts'}{how}"

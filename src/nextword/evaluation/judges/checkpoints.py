@@ -32,9 +32,9 @@ class Checkpoint:
     def fingerprint(self) -> str:
         """Identifier that changes with the model: name and commit of a hub model, or a hash over a folder's files.
 
-        Small files (configs, vocabularies) are hashed by content. Weights are hashed by name, size and modification
-        time, because reading gigabytes takes longer than a short evaluation. A copy of a folder has the same
-        fingerprint if the modification times were copied too.
+        Weights are hashed by name, size and modification time, because reading gigabytes takes longer than a short
+        evaluation. Configs, vocabularies and other files are hashed by name and content. Hidden files and documentation
+        are ignored. A copy of a folder has the same fingerprint if the modification times were copied too.
         """
         if self.revision is not None:
             return f"{self.name}@{self.revision}"
@@ -61,7 +61,7 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
         advice: Advice for the error message if ``name`` is None.
 
     Raises:
-        ValueError: If no name is given or the model does not exist.
+        ValueError: If ``name`` is None, the model does not exist, or the hub cannot be reached for the download.
     """
     if name is None:
         raise ValueError(
@@ -96,10 +96,10 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
 
 
 def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **arguments: Any) -> T:
-    """Call ``load(name, revision=..., **arguments)`` for a model or a tokenizer. Errors name ``setting``.
+    """Load the model ``found``, or its tokenizer, by calling ``load(name, revision=..., **arguments)``.
 
     Raises:
-        ValueError: If the model or tokenizer cannot be loaded.
+        ValueError: If it cannot be loaded. The message names ``setting``.
     """
     try:
         with _no_progress_bars() if found.revision is None else nullcontext():
@@ -124,7 +124,7 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
-    """Maximum number of tokens, including special tokens: ``asked``, or the model's limit if that is lower."""
+    """Maximum number of tokens per input, with special tokens: ``asked``, or a lower limit of model or tokenizer."""
     limits = [asked, int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None:
@@ -145,9 +145,10 @@ Encoded = Mapping[str, Sequence[Any]]
 
 
 def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
-    """Group indices of texts into batches of ``size`` texts of similar length, the longest texts first.
+    """Group texts into batches of ``size`` texts of similar length, and yield the indices of each batch's texts.
 
-    So if a batch is too large for the memory, the first one is.
+    ``lengths`` maps the index of a text to its length. The longest texts are first, so that a lack of memory shows at
+    the first batch.
 
     >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
@@ -160,7 +161,10 @@ def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
 def padded_batches(
     texts: Mapping[int, Encoded], tokenizer: Any, size: int, device: str
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-    """Yield the batches of ``by_length``: indices of texts, and each model input, padded (masks and types with 0)."""
+    """Yield the batches of ``by_length``: the indices of the texts, and a mapping from model input to padded tensor.
+
+    ``texts`` maps the index of a text to its encoding. Ids are padded with the padding token, other inputs with 0.
+    """
     import torch
 
     # padding is masked, so any id is possible if the tokenizer has no padding token
@@ -183,7 +187,7 @@ def is_blank(text: str) -> bool:
 
 
 def note_on_empty(empty: Sequence[bool], rule: str = "count as wrong") -> str | None:
-    """A note on the number of empty texts and how they are counted (``rule``). None if no text is empty.
+    """A note on how many texts are ``empty`` (one flag per text) and how they count (``rule``). None if no text is.
 
     >>> note_on_empty([False, True, False])
     'empty texts, which count as wrong: 1 of 3'

@@ -1,4 +1,4 @@
-"""A sequence classifier that judges pairs of evidence and claim. Several metrics use it."""
+"""A sequence classifier that judges whether a claim follows from its evidence. Several metrics use it."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ class ClassifierConfig(MetricConfig):
 
 
 class InputForm:
-    """Encoding of evidence and claim as one input, with the evidence first.
+    """Encoding of evidence and claim as one input of a classifier, with the evidence first.
 
-    If the input is too long, the end of the evidence is cut off; if the claim alone is too long, the longer of the two.
+    If the input is too long, the end of the evidence is cut off. If the claim alone is too long, tokens are removed
+    from the end of the longer of evidence and claim until the input fits.
     """
 
     name = "pair"
     """Name of the encoding. Outputs for different encodings are cached separately."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """Load the tokenizer of the checkpoint ``name``, with further ``arguments`` of ``from_pretrained``."""
+        """Load the tokenizer of the checkpoint ``name``. ``arguments`` are passed to ``from_pretrained``."""
         import transformers
 
         return transformers.AutoTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """Encode a pair as at most ``limit`` tokens, for example [CLS] evidence [SEP] claim [SEP].
+        """Encode ``question``, a pair of evidence and claim, for example as [CLS] evidence [SEP] claim [SEP].
 
         Raises:
-            ValueError: If the pair cannot be shortened to this length.
+            ValueError: If the pair cannot be shortened to at most ``limit`` tokens.
         """
         evidence, claim = question
         # a special token inside a text is read as text, because a </s> would end the sequence for BART
@@ -64,7 +65,7 @@ class InputForm:
 
 @dataclass(frozen=True)
 class ClassifierAnswers:
-    """Outputs of a classifier for N pairs."""
+    """Outputs of a classifier for N pairs of evidence and claim."""
 
     probabilities: Float[np.ndarray, "N"]
     """Probability of the output that means "consistent", per pair."""
@@ -73,7 +74,9 @@ class ClassifierAnswers:
 
 
 class Classifier:
-    """A sequence classifier, loaded by folder or hub name, with cached results.
+    """The sequence classifier ``config.model`` (folder or hub name), with cached outputs for the pairs that it read.
+
+    ``form`` encodes the pairs. ``default_label`` is the number of the output "consistent" if the outputs have no names.
 
     Raises:
         ValueError: If the model does not exist or is not a classifier, or if its output "consistent" is not found.
@@ -183,8 +186,9 @@ def consistent_label(names: Mapping[int, str], asked: str | int | None, default:
 
     Args:
         names: Names of the outputs, from the checkpoint's ``id2label``.
-        asked: The user's choice, as a number or as a name in any case. None: the names in ``CONSISTENT``.
-        default: The number to return if the outputs have no names (LABEL_0, LABEL_1, ...). None: raise an error.
+        asked: Number or name (in any case) of the output that the user chose. None: the name is one of ``CONSISTENT``.
+        default: The number to return if ``asked`` is None and the outputs have no names (LABEL_0, LABEL_1, ...). None:
+            raise an error.
         setting: Name of the setting for error messages.
 
     Raises:

@@ -57,7 +57,7 @@ class Coherence(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out if the packaged sentence encoder is not installed. Otherwise None."""
+        """Reason why ``metrics="all"`` leaves this metric out. None if the packaged sentence encoder is installed."""
         if packaged_encoder() is not None:
             return None
         return "runs a sentence encoder; to compute it, name one as coherence.encoder"
@@ -67,7 +67,7 @@ class Coherence(Metric):
         self._pairs.append((sample.need("prompt", "coherence"), sample.need("text", "coherence")))
 
     def result(self) -> dict[str, Score]:
-        """``coherence``."""
+        """The score, with the key ``coherence``."""
         positions = [position for position, pair in enumerate(self._pairs) if all(text.strip() for text in pair)]
         cosines = np.full(len(self._pairs), np.nan)
         if positions:

@@ -22,7 +22,10 @@ class DaeConfig(ClassifierConfig):
 
 
 def arcs_of(document: Any) -> Iterator[str]:
-    """The grammatical relations ("arcs") of a parsed text except ``IGNORED`` ones, as ``"head child relation"``."""
+    """Yield the grammatical relations ("arcs") of ``document``, which spaCy has parsed, as ``"head child relation"``.
+
+    Relations in ``IGNORED`` are left out.
+    """
     for token in document:
         if token.head is not token and token.dep_.lower() not in IGNORED and not token.is_space:
             yield f"{token.head.text} {token.text} {token.dep_}"
@@ -44,7 +47,7 @@ class Dae(Entailment):
         self._parse = _load_parser(self.config.pipeline)
 
     def evidence(self, sample: Sample) -> str:
-        """The document."""
+        """The document, which is the field ``source`` of ``sample``."""
         return str(sample.need("source", "dae"))
 
     def claims(self, text: str) -> list[str]:
@@ -76,7 +79,7 @@ class Dae(Entailment):
         return found
 
     def described(self) -> str:
-        """Description for the report: model, output, length and parser."""
+        """Description for the report: model, output that means "consistent", maximum number of tokens, and parser."""
         return f"{super().described()}, arcs by {Path(self.config.pipeline).name}"
 
 

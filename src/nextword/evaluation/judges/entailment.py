@@ -41,11 +41,11 @@ class TableConfig(ClassifierConfig):
 
 
 class Entailment(Metric):
-    """Base class of metrics that classify every text as one or several claims.
+    """Base class of metrics in which a classifier compares every text, as one or several claims, with its evidence.
 
-    A text is consistent if all its claims are consistent. An empty text counts as wrong, because otherwise a system
-    that generates nothing would be the best. A sample has no value if its evidence is empty, or if its text has words
-    but no claims.
+    The evidence is the sample's source or table. A text is consistent if the classifier calls all its claims consistent
+    with the evidence. An empty text counts as wrong, because otherwise a system that generates nothing would be the
+    best. A sample has no value if its evidence is empty, or if its text has words but no claims.
     """
 
     title: ClassVar[str]
@@ -65,23 +65,23 @@ class Entailment(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out: the user must name a classifier."""
+        """Reason why ``metrics="all"`` leaves this metric out: the user must name a classifier."""
         return "runs a classifier; to compute it, name one with the setting model"
 
     @abstractmethod
     def evidence(self, sample: Sample) -> Evidence:
-        """The source or table of the text.
+        """The source or table of ``sample``, from which its text should follow.
 
         Raises:
-            MissingFieldError: If the sample lacks the field.
+            MissingFieldError: If ``sample`` lacks the field.
         """
 
     def claims(self, text: str) -> list[str]:
-        """The claims of a text that is not empty."""
+        """Split ``text``, which is not empty, into claims. By default, the whole text is one claim."""
         return [text]
 
     def form(self) -> InputForm:
-        """The encoding of evidence and claim that the classifier gets."""
+        """The encoding of evidence and claim as input of the classifier."""
         return InputForm()
 
     def add(self, sample: Sample) -> None:
@@ -93,7 +93,7 @@ class Entailment(Metric):
         self._questions.append([(evidence, claim) for claim in asked])
 
     def result(self) -> dict[str, Score]:
-        """The share of consistent texts, and the mean over texts of the lowest probability among a text's claims."""
+        """Share of consistent texts, and mean over texts of the lowest probability that a claim is consistent."""
         name, answers = self.config.metric, self.answers()
         share = self.measure(
             self.title,
@@ -115,7 +115,7 @@ class Entailment(Metric):
         }
 
     def answers(self) -> list[ClassifierAnswers | None]:
-        """The classifier's outputs for the claims of each sample. None for a sample without claims."""
+        """The classifier's outputs for the claims of each sample, in order. None for a sample without claims."""
         flat = [question for questions in self._questions for question in questions]
         if not flat:
             return [None for _ in self._questions]
@@ -128,29 +128,29 @@ class Entailment(Metric):
         ]
 
     def score(self, measure: Measure, values: Sequence[float | None], empty: float = 0.0) -> Score:
-        """The mean of ``values``, one per sample, without None. The value of an empty text is replaced by ``empty``."""
+        """The mean of ``values`` (one per sample) as a score. None is left out. An empty text counts as ``empty``."""
         known: Float[np.ndarray, "N"] = np.array([np.nan if one is None else one for one in values], dtype=np.float64)
         blank: Bool[np.ndarray, "N"] = np.array(self._empty, dtype=bool)
         known[blank] = empty
         return Score.mean(measure, known, note_on_empty(self._empty))
 
     def described(self) -> str:
-        """Description for the report: model, output and length."""
+        """Description for the report: model, output that means "consistent", and maximum number of tokens."""
         return f"{self._classifier.name}, output '{self._classifier.label}', at most {self.config.max_length} tokens"
 
 
 class TableEntailment(Entailment):
-    """Base class of metrics that classify whether a text follows from its table."""
+    """Base class of metrics in which a classifier decides whether a text follows from its table."""
 
     needs = ("table", "text")
     asks = "says that they follow from the table"
 
     def evidence(self, sample: Sample) -> Table:
-        """The table."""
+        """The table of ``sample``, with cells read as the setting ``cells`` says."""
         return READERS[self.config.cells](sample.need("table", self.config.metric))
 
     def described(self) -> str:
-        """Description for the report: model, output, length and, if cells are changed, how they are read."""
+        """Description for the report, as in ``Entailment``, and on how cells are read if they are changed."""
         return f"{super().described()}{note_on_cells(self.config.cells)}"
 
 
@@ -179,7 +179,7 @@ class Nli(Entailment):
     asks = "says that they follow from the evidence"
 
     def evidence(self, sample: Sample) -> Evidence:
-        """The table or document as text."""
+        """The table or source of ``sample``, as the setting ``evidence`` says. A table is written as text."""
         field = self.config.evidence or ("table" if sample.table is not None else "source")
         evidence = sample.need(field, "nli")
         if not isinstance(evidence, Table):
@@ -187,7 +187,7 @@ class Nli(Entailment):
         return "" if is_empty(evidence) else FORMS[self.config.table_form](READERS[self.config.cells](evidence))
 
     def described(self) -> str:
-        """Description for the report: model, output, length and encoding of tables."""
+        """Description for the report, as in ``Entailment``, with the encoding of tables."""
         return f"{super().described()}, tables in the form '{self.config.table_form}'{note_on_cells(self.config.cells)}"
 
 
@@ -214,15 +214,15 @@ class Factcc(Entailment):
     nameless_label = 0  # the authors trained their checkpoint with CORRECT as 0 and INCORRECT as 1
 
     def evidence(self, sample: Sample) -> str:
-        """The document."""
+        """The document, which is the field ``source`` of ``sample``."""
         return str(sample.need("source", "factcc"))
 
     def claims(self, text: str) -> list[str]:
-        """The summary, or each of its sentences."""
+        """The summary ``text`` as one claim or, with the setting ``sentences``, each of its sentences."""
         return sentences_of(text) if self.config.sentences else [text]
 
     def described(self) -> str:
-        """Description for the report: model, output, length, and the unit of a claim."""
+        """Description for the report, as in ``Entailment``, and whether a claim is a sentence or the whole text."""
         return f"{super().described()}, {'each sentence' if self.config.sentences else 'the whole text'} as the claim"
 
 
@@ -230,7 +230,7 @@ class Factcc(Entailment):
 
 
 class TableAndQuestion(InputForm):
-    """TAPAS encoding: first the text, then the cells with their columns, rows and ranks.
+    """TAPAS encoding: first the text, then the cells, each with its column, its row and its rank among numbers.
 
     If the input is too long, the end of each cell is cut off, and then rows at the end are dropped, as TAPAS does. Rows
     beyond the model's maximum are dropped too.
@@ -239,13 +239,17 @@ class TableAndQuestion(InputForm):
     name = "tapas"
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """Load the table tokenizer."""
+        """Load the TAPAS tokenizer of the checkpoint ``name``. ``arguments`` are passed to ``from_pretrained``."""
         import transformers
 
         return transformers.TapasTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """Encode text and table as at most ``limit`` tokens, each with seven token types."""
+        """Encode table and text as at most ``limit`` tokens, each with seven token types.
+
+        Raises:
+            ValueError: If the table has more columns than the model's maximum.
+        """
         import pandas  # type: ignore[import-untyped]
 
         table, text = question
@@ -286,10 +290,10 @@ class Tapas(TableEntailment):
 class TapexSequence(InputForm):
     """TAPEX encoding: text and table as one lower-case sequence, whose end is cut off if it is too long.
 
-    transformers has removed TapexTokenizer, which applied BART's tokenizer to this string. As in PLOG's script, a space
-    is put before the sequence and before each cell that is tokenized alone to measure its length
-    (``add_prefix_space=True``, which the checkpoint's configuration sets to false). Only a truncated cell keeps its
-    space in the sequence.
+    A cell is cut to ``cell_tokens`` tokens. The tokenizer is BART's, as in TapexTokenizer, which transformers has
+    removed. As in PLOG's script, a space is put before the sequence and before each cell that is tokenized alone to
+    measure its length (``add_prefix_space=True``, which the checkpoint's configuration sets to false). Only a truncated
+    cell keeps its space in the sequence.
     """
 
     def __init__(self, cell_tokens: int) -> None:
@@ -303,7 +307,7 @@ class TapexSequence(InputForm):
         return transformers.BartTokenizer.from_pretrained(name, add_prefix_space=True, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """Encode ``<s> text col : a | b row 1 : x | y ... </s>``."""
+        """Encode table and text as at most ``limit`` tokens: ``<s> text col : a | b row 1 : x | y ... </s>``."""
         table, text = question
         assert isinstance(table, Table)
         rows = [[self._cut(cell, tokenizer) for cell in row] for row in table.rows]

@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W_](?:[\w.'’-]*[^\W_])?")
 
 
 class CapitalisedNames:
-    """Finds names: runs of capitalised words that are not stop words, except one word alone at a sentence's start.
+    """Finds names: runs of capitalised words that are not stop words. A single word at a sentence's start is ignored.
 
     Examples:
         >>> texts = ["Rain fell. The Bank of England, in London, saw Mr. Smith's dog. Ann Lee did not."]
@@ -43,7 +43,7 @@ class CapitalisedNames:
         return STOP_WORDS
 
     def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """The names in each text, one entry per mention."""
+        """Yield the list of names in each of ``texts``, with one entry per mention. ``batch_size`` has no effect."""
         stop_words = self.stop_words
         for text in texts:
             yield [name for sentence in _SENTENCE_END.split(text) for name in _names(sentence, stop_words)]
@@ -75,10 +75,10 @@ _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "t
 
 
 def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
-    """Whether an entity occurs in a document, ignoring case.
+    """Whether the name ``entity`` occurs in ``document``, ignoring case.
 
     An entity occurs if the document has two or more neighbouring words of the entity, or one word of the entity that is
-    not a stop word. The match may be part of a longer word. "US" in capitals is not a stop word.
+    not in ``stop_words``. The match may be part of a longer word. "US" in capitals does not count as a stop word.
 
     Source: the code of Nan et al. (2021), which tests the longest run of words first, with the same result.
 
@@ -95,9 +95,9 @@ def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
 def entity_precision(
     entities: Sequence[Sequence[str]], documents: Sequence[str], stop_words: Collection[str]
 ) -> Float[np.ndarray, "N 2"]:
-    """For each of N summaries (N, 2): its number of ``entities`` found in its document, and the number of all of them.
+    """For each of N summaries, the number of its ``entities`` found in its document, and their total number, (N, 2).
 
-    From these counts, P_ent = (1 / #summaries with entities) · Σ (found / all), and its pooled form is Σ found / Σ all.
+    Entity precision is P_ent = (1 / #summaries with entities) · Σ (found / all). Pooled, it is Σ found / Σ all.
 
     >>> entity_precision([["Ann Lee", "Rome"], []], ["Ann left Paris", "Rain"], {"the"}).tolist()
     [[1.0, 2.0], [0.0, 0.0]]
@@ -148,7 +148,7 @@ class Recogniser:
         return words
 
     def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """The entities with one of the labels in each text, one entry per mention."""
+        """Yield the list of entities in each of ``texts`` that have one of the labels, with one entry per mention."""
         for found in self._nlp.pipe(texts, batch_size=batch_size):
             yield [entity.text for entity in found.ents if entity.label_ in self._types]
 
@@ -192,7 +192,7 @@ class EntityPrecision(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out: it needs a spaCy pipeline."""
+        """Reason why ``metrics="all"`` leaves this metric out: it needs a spaCy pipeline."""
         return "runs a spaCy pipeline, on summaries only; to compute it, name one as entities.pipeline"
 
     def add(self, sample: Sample) -> None:

@@ -1,4 +1,4 @@
-"""A disk cache of model outputs ("features"), so that no text is computed twice."""
+"""A disk cache of model outputs ("features"), so that a model reads no text twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAVE_EVERY = 8
 
 
 def key_of(*parts: str) -> str:
-    """The key of one or several texts (``parts``). Two keys are equal only if all texts are equal.
+    """The cache key (a hash) of one or several texts (``parts``). Equal keys mean equal texts in the same order.
 
     >>> key_of("ab", "c") == key_of("a", "bc")
     False
@@ -40,18 +40,18 @@ def key_of(*parts: str) -> str:
 
 
 class FeatureCache:
-    """Rows of features by key. If there is a folder, they are stored in files, which later runs load.
+    """Loads or computes the feature vectors of texts. With ``folder``, it stores them in files for later runs.
 
     The files are in a subfolder of ``folder``. Its name has a hash of ``name`` and ``settings``, so features of
     different models are never mixed up. Every save writes a new file atomically. If a file is broken, it is ignored
     with a warning, and the features of its texts are computed again. Two runs may share a folder.
 
     Args:
-        folder: Folder of the subfolder. None: features are not stored.
+        folder: Folder in which the subfolder is created. None: features are not stored.
         name: Kind of the features, for example "last-token", with which the subfolder's name begins.
         settings: Everything that the features depend on besides the text, such as the model's fingerprint.
-        progress: Function that receives after every batch: ``name``, the number of computed rows, and the number of
-            rows to compute.
+        progress: Function that receives after every batch: ``name``, the number of texts computed so far, and the
+            number of texts to compute.
     """
 
     def __init__(
@@ -67,9 +67,10 @@ class FeatureCache:
         self._folder = folder and folder / f"{name}-{key_of(self._about)[:16]}"
 
     def rows(self, keys: Sequence[str], compute: Compute) -> Float[np.ndarray, "N D"]:
-        """The features of all ``keys``, in order. Features that are not stored are computed, once for equal keys.
+        """The feature vectors of the texts with these ``keys``, in order, one row per key.
 
-        ``compute`` is called at most once, with the indices in ``keys`` of the missing features.
+        Features that are not stored are computed, once for equal keys. ``compute`` is called at most once, with the
+        indices in ``keys`` of the missing features.
 
         Raises:
             ValueError: If a feature is NaN or infinite, or the folder cannot be written.

@@ -66,7 +66,7 @@ class MauveConfig(MetricConfig):
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Parse a spec such as ``mauve:contrastive-decoding``, which names the settings of a paper."""
+        """Parse the argument of a spec such as ``mauve:contrastive-decoding``: the name of settings in ``PRESETS``."""
         if len(arguments) > 1 or not set(arguments) <= PRESETS.keys():
             raise ValueError(
                 f"must be followed by the settings of a paper, {', '.join(PRESETS)} ({','.join(arguments)!r} given)"
@@ -74,7 +74,7 @@ class MauveConfig(MetricConfig):
         return dict(PRESETS[arguments[0]]) if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The name in ``PRESETS`` of these settings, if they have one."""
+        """The argument of a spec: the name of these settings in ``PRESETS``. Empty if they are not in ``PRESETS``."""
         given = self.model_dump(exclude={"metric"}, exclude_defaults=True)
         return [name for name, settings in PRESETS.items() if settings == given]
 
@@ -86,7 +86,7 @@ def mauve_of(
 
     P and Q are the histograms of human and generated texts over clusters of their features. MAUVE is the area under the
     curve with the points (exp(-c KL(Q|R)), exp(-c KL(P|R))) for all mixtures R of P and Q, with c = ``config.scaling``.
-    The package mauve-text computes it.
+    The package mauve-text computes the histograms and the area.
 
     Raises:
         UndefinedError: If there are fewer than two human or fewer than two generated texts.
@@ -149,11 +149,11 @@ class Mauve(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out: it runs a large language model."""
+        """Reason why ``metrics="all"`` leaves this metric out: it runs a large language model."""
         return "runs a large language model (mauve.model, gpt2-large by default); to compute it, name the metric"
 
     def add(self, sample: Sample) -> None:
-        """Read the text and the first reference, and the prompt if it is included."""
+        """Read the text and the first reference and, with the setting ``include_prompt``, the prompt."""
         prompt = sample.need("prompt", "mauve with include_prompt") if self.config.include_prompt else ""
         generated, human = sample.need("text", "mauve"), sample.need("references", "mauve")[0]
         self._empty.append(is_blank(generated))
@@ -215,7 +215,7 @@ class LastTokenFeatures:
         self._max_length, self._setup, self._setting = max_length, setup, setting
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """The state of each of the ``texts``, one row per text. Equal texts are computed only once.
+        """The hidden state of the last token of each of ``texts``, one row per text. Equal texts are computed once.
 
         Raises:
             ValueError: If a text has no tokens.

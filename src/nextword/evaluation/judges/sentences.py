@@ -17,9 +17,10 @@ _BEFORE_NUMBERS = frozenset(_COUNTED.split())
 
 
 def sentences_of(text: str) -> list[str]:
-    """Split after . ! ? … if white space and no lower-case Latin letter follow, after 。！？, and at line breaks.
+    """Split ``text`` into sentences, by punctuation and line breaks.
 
-    A full stop does not end a sentence after an abbreviation ("Mr.", "Inc."), an initial ("John F. Kennedy") or letters
+    A sentence ends at . ! ? … if white space and no lower-case Latin letter follow, at 。！？, and at a line break. A
+    full stop does not end a sentence after an abbreviation ("Mr.", "Inc."), an initial ("John F. Kennedy") or letters
     with stops between them ("U.S."), or in a numbering ("No. 5", "Jan. 3"). If a sentence does end at such a stop, the
     next sentence is joined to it. For a metric that judges sentences as claims, two joined sentences are less harmful
     than a fragment.

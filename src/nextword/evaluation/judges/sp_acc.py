@@ -1,4 +1,4 @@
-"""SP-Acc: the share of texts that are true on their table by the programs into which a semantic parser turns them."""
+"""SP-Acc: the share of texts that are true on their table, according to programs that a semantic parser finds."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class SpConfig(MetricConfig):
 
 
 def find_parser(path: str | None) -> Parser:
-    """The function that ``module:function`` names.
+    """Import the semantic parser at ``path``, which has the form ``module:function``.
 
     Raises:
-        ValueError: If the function cannot be imported.
+        ValueError: If ``path`` is None or has another form, or the function cannot be imported.
 
     >>> find_parser("builtins:len") is len
     True
@@ -95,7 +95,7 @@ class Sp(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out: the user must name a parser."""
+        """Reason why ``metrics="all"`` leaves this metric out: the user must name a parser."""
         return "runs an external parser; to compute it, name one as sp.parser"
 
     def add(self, sample: Sample) -> None:
@@ -126,7 +126,7 @@ class Sp(Metric):
         )
 
     def result(self) -> dict[str, Score]:
-        """``sp``, and ``sp-parsed``, which is the share of texts for which a program was found."""
+        """``sp``, the share of true texts, and ``sp-parsed``, the share of texts for which a program was found."""
         parser = f"parser {self.config.parser}"
         return {
             "sp": self._score(

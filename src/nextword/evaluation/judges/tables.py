@@ -14,9 +14,10 @@ Cells = Literal["text", "pandas"]
 
 
 def read_by_pandas(table: Table) -> Table:
-    """The table after ``pandas.read_csv(...).astype(str)``. Numbers are reformatted, and missing cells become "nan".
+    """The ``table`` as ``pandas.read_csv`` reads it, with all cells as text.
 
-    A column of whole numbers with a missing cell becomes floating point: 589 is read as "589.0".
+    Numbers are reformatted, and missing cells become "nan". A column of whole numbers with a missing cell becomes
+    floating point: 589 is read as "589.0".
 
     >>> read_by_pandas(Table(header=["year", "seats"], rows=[["1896", "589"], ["2012", ""]])).rows
     [['1896', '589.0'], ['2012', 'nan']]
@@ -43,7 +44,7 @@ def note_on_cells(cells: Cells) -> str:
 
 
 def tapex_form(table: Table) -> str:
-    """Columns and numbered rows in TAPEX's format, without white space at the end.
+    """Write the columns and the numbered rows of ``table`` in TAPEX's format, without white space at the end.
 
     Source: TAPEX (Liu et al., 2022), section 2.3 and its tokenizer.
 
@@ -55,7 +56,7 @@ def tapex_form(table: Table) -> str:
 
 
 def sentence_form(table: Table) -> str:
-    """One sentence for the title and one per row, as LogicNLG describes tables to GPT-2.
+    """Describe ``table`` with one sentence for the title and one per row, as LogicNLG's input for GPT-2 does.
 
     Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells are unchanged, but LogicNLG capitalises each
     word of a cell.
@@ -71,7 +72,7 @@ def sentence_form(table: Table) -> str:
 
 
 def row_form(table: Table) -> str:
-    """Title and rows in the short format that the entailment model of LogicNLG reads (NLI-Acc).
+    """Write title and rows of ``table`` in the short format that the entailment model of LogicNLG reads (NLI-Acc).
 
     Source: LogicNLG (Chen et al., 2020), ``NLI.py``. Differs: that script reads only the first 40 rows, and only the
     columns that the text is about.

@@ -24,7 +24,7 @@ from nextword.evaluation.metrics.tokens import as_ids
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
-    """Whether **both** correct tokens are among the top ``k`` predictions. For k = 1, whether the top one is correct.
+    """For each of N prompts, whether **both** correct tokens are among the top ``k`` predictions, (N,).
 
     Two tokens cannot both be first, so for k = 1 the test is whether the most probable token is one of the two.
 
@@ -48,7 +48,7 @@ def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k:
 
 
 def acc_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> float:
-    """Share of rows for which ``hits_at_k`` is true.
+    """Share of the N prompts for which ``hits_at_k`` is true.
 
     >>> acc_at_k(np.array([[7, 3, 5], [7, 5, 3]]), np.array([[3, 7], [3, 7]]), 2)
     0.5
@@ -85,7 +85,7 @@ class Acc(Metric):
         self._right: list[Sequence[int]] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the predictions of one prompt."""
+        """Read the predictions and the two correct tokens of one prompt."""
         ranked, right = sample.need("ranked_token_ids", "acc"), sample.need("right_token_ids", "acc")
         if self._k is None:
             self._k = tuple(k for k in USUAL if k <= len(ranked)) or USUAL[:1]
@@ -101,7 +101,7 @@ class Acc(Metric):
         self._right.append(right)
 
     def result(self) -> dict[str, Score]:
-        """``acc@k`` for every k."""
+        """The scores, with the key ``acc@k`` for every k."""
         if not self._ranked or self._k is None:
             raise UndefinedError("Acc@k: no prompt")
         ranked, right = np.array(self._ranked, dtype=np.int64), np.array(self._right, dtype=np.int64)
@@ -118,10 +118,10 @@ class Acc(Metric):
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
-    """For each target, whether fewer than ``k`` tokens are more probable than the target. Ties count as correct.
+    """For each target token, whether fewer than ``k`` tokens are more probable. Equally probable tokens do not count.
 
-    ``ranks`` has the number of tokens that are more probable than each target. For k = 1, the share of hits is the
-    accuracy.
+    ``ranks`` has, for each target, the number of tokens that are more probable. For k = 1, the share of true entries in
+    the result is the accuracy.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
@@ -158,7 +158,7 @@ class Accuracy(Metric):
         self._ranks_given = AllOrNone("target_ranks")
 
     def add(self, sample: Sample) -> None:
-        """Read the ranks of the targets or, if the sample has none, the most probable tokens."""
+        """Read the ranks of the targets or, if the sample has no ranks, the targets and the most probable tokens."""
         if self._ranks_given.has(sample, sample.target_ranks is not None):
             ranks = as_ids(sample.need("target_ranks", "accuracy"))
             if len(ranks) and ranks.min() < 0:
@@ -172,7 +172,7 @@ class Accuracy(Metric):
         self._tokens.append(len(right))
 
     def result(self) -> dict[str, Score]:
-        """``accuracy`` and, if samples have ranks, ``hits@k``."""
+        """The score ``accuracy`` and, if the samples have ``target_ranks``, the score ``hits@k``."""
         k = self.config.k
         ties = "ties count as correct" if self._hits else "among tied tokens, the predicted one counts"
         found = {
@@ -224,7 +224,7 @@ def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
 
 
 def float32_tolerance(rows: int, columns: int) -> float:
-    """The relative tolerance by which numpy and torch compute the rank of a float32 matrix: max(rows, columns) * eps.
+    """The relative tolerance with which numpy and torch compute a float32 matrix's rank: max(rows, columns) * eps.
 
     >>> round(float32_tolerance(4750, 50257), 4)
     0.006
@@ -233,7 +233,7 @@ def float32_tolerance(rows: int, columns: int) -> float:
 
 
 def numerical_rank(values: Float[np.ndarray, "K"], relative_tolerance: float) -> int:
-    """Number of singular values above ``relative_tolerance`` times the largest one.
+    """Number of singular ``values`` (largest first) above ``relative_tolerance`` times the largest one.
 
     >>> numerical_rank(np.array([10.0, 1.0, 0.001]), 1e-3)
     2
@@ -242,7 +242,7 @@ def numerical_rank(values: Float[np.ndarray, "K"], relative_tolerance: float) ->
 
 
 def relative_spectrum(values: Float[np.ndarray, "K"], length: int) -> list[float]:
-    """The first ``length`` singular values divided by the largest one.
+    """The first ``length`` singular ``values`` (largest first), divided by the largest one.
 
     >>> relative_spectrum(np.array([10.0, 1.0, 0.5]), 2)
     [1.0, 0.1]

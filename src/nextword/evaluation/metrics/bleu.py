@@ -41,7 +41,7 @@ def bleu(
         BLEU-n = min(1, exp(1 - r / c)) · (p_1 · ... · p_n)^(1/n)
 
     If no m-gram matches, p_m is 1 / (2^k · number of m-grams) for the k-th such m ("exp" smoothing). The value is in
-    [0, 1].
+    [0, 1], and 0 if no m-gram of any length matches.
 
     Source: Papineni et al. (2002). The result equals sacrebleu's (Post, 2018).
 
@@ -60,7 +60,7 @@ def bleu(
 
 
 def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False) -> Any:
-    """A ``sacrebleu.metrics.BLEU`` for n-grams up to length ``n`` that counts single sentences."""
+    """Make a ``sacrebleu.metrics.BLEU`` for n-grams up to length ``n`` that counts single sentences."""
     from sacrebleu.metrics.bleu import BLEU
 
     # with effective_order=True sacrebleu does not warn at every sentence; the counts are the same
@@ -68,13 +68,13 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Tokens of ``text``, tokens of the reference closest in length, matches for each m, and m-grams for each m."""
+    """Counts of tokens in ``text`` and in the reference closest in length, and of matches and m-grams for each m."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
 
 def bleu_of_sums(sums: Float[np.ndarray, "... K"], n: int) -> Float[np.ndarray, "..."]:
-    """Corpus BLEU-n from ``sums`` of ``sentence_counts``, which may include lengths m above n.
+    """Corpus BLEU-n from ``sums``: the ``sentence_counts`` of all texts, added up. They may include lengths m above n.
 
     >>> bleu_of_sums(np.array([[6, 6, 5, 3, 6, 5], [3, 6, 3, 0, 3, 2]], dtype=np.float64), 2).round(4)
     array([0.7071, 0.1839])
@@ -128,7 +128,7 @@ class Bleu(Metric):
         self._any_word = self._any_word or any(not reference.isspace() for reference in references if reference)
 
     def result(self) -> dict[str, Score]:
-        """``bleu-n`` for every n."""
+        """The scores, with the key ``bleu-n`` for every n."""
         if not self._any_word:
             raise UndefinedError("bleu: at least one reference must have a word (none has)")
         counts = np.array(self._counts, dtype=np.float64)
@@ -172,9 +172,9 @@ def bleu_logicnlg(
 
         BLEU-n = min(1, exp(1 - r / c)) · p_1^w_1 · p_2^w_2 · p_3^w_3
 
-    The weights w_m are those of ``WEIGHTS``. The result is the mean over texts ("sentence"), or one BLEU-n from counts
-    summed over texts ("corpus"). Without smoothing, a p_m of 0 with a positive weight makes BLEU 0. Texts are
-    lower-cased and split at spaces. In LogicNLG, the references of a text are all statements about its table.
+    ``WEIGHTS`` has the weights w_m of each n. The result is the mean over texts (``level`` "sentence"), or one BLEU-n
+    from counts summed over texts ("corpus"). Without smoothing, a p_m of 0 with a positive weight makes BLEU 0. Texts
+    are lower-cased and split at spaces. In LogicNLG, the references of a text are all statements about its table.
 
     Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which calls nltk's ``sentence_bleu``. Scripts of later
     papers on the same data also call ``corpus_bleu``, which gives other values. The result of either ``level``
@@ -195,7 +195,7 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """As ``sentence_counts``, for m = 1, 2, 3. The number of m-grams is 1 if ``text`` has none."""
+    """The counts of ``sentence_counts`` for LogicNLG's tokens and m = 1, 2, 3. A number of m-grams of 0 becomes 1."""
     tokens = text.lower().split()
     # split at single spaces: two spaces in a row leave an empty token, which the script counts in the length
     others = [reference.lower().split(" ") for reference in references]
@@ -215,7 +215,7 @@ def _grams(tokens: Sequence[str], m: int) -> Counter[tuple[str, ...]]:
 
 
 def bleu_of_counts(sums: Float[np.ndarray, "... 8"], n: int) -> Float[np.ndarray, "..."]:
-    """BLEU-n of LogicNLG from the ``counts`` of one text, or from their sums over texts.
+    """BLEU-n of LogicNLG from ``sums``: the ``counts`` of one text, or their sums over texts.
 
     >>> bleu_of_counts(np.array([4, 8, 4, 2, 1, 4, 3, 2], dtype=np.float64), 1).round(6)
     np.float64(0.367879)
@@ -247,7 +247,7 @@ class BleuLogicNLG(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out: it reproduces one script, for texts about tables."""
+        """Reason why ``metrics="all"`` leaves this metric out: it reproduces one script, for texts about tables."""
         return "reproduces the BLEU of LogicNLG's script, for texts about tables; to compute it, name it"
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
@@ -259,7 +259,7 @@ class BleuLogicNLG(Metric):
         self._counts.append(counts(sample.need("text", "bleu-logicnlg"), sample.need("references", "bleu-logicnlg")))
 
     def result(self) -> dict[str, Score]:
-        """``bleu-logicnlg-1``, ``-2`` and ``-3``."""
+        """The scores, with the keys ``bleu-logicnlg-1``, ``-2`` and ``-3``."""
         if not self._counts:
             raise UndefinedError("bleu-logicnlg: there are no texts")
         table = np.array(self._counts, dtype=np.float64)

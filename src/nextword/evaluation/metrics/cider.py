@@ -1,4 +1,4 @@
-"""CIDEr-D: n-grams in common with the references. An n-gram that occurs in few references has more weight."""
+"""CIDEr-D: n-grams in common with the references. An n-gram in the references of few samples has more weight."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def cider_d(
 
         sim_m(x, y) = exp(-(b_x - b_y)² / 2σ²) · Σ_g min(w_g(x), w_g(y)) · w_g(y) / (‖w(x)‖ · ‖w(y)‖)
 
-    where b is the number of 2-grams. CIDEr-D(x) is 10 times the mean of sim_m(x, y) over m = 1..n and the references y.
+    where b is the number of 2-grams and σ is ``sigma``. CIDEr-D(x) is 10 times the mean of sim_m(x, y) over m = 1..n
+    and the references y.
 
     Source: Vedantam, Zitnick and Parikh (2015). The result equals that of the COCO caption evaluation, which also uses
     the number of 2-grams (tokens minus one) as the length. Time: O(T log T) for T tokens.
@@ -50,7 +51,7 @@ def cider_d(
     strings: "words" (lower case, without punctuation) or "spaces" (split at white space).
 
     Raises:
-        ValueError: If there are no texts, texts are mixed with token ids, or a text has no list of references.
+        ValueError: If there are no texts, strings are mixed with token ids, or a text has no list of references.
 
     >>> cider_d([[1, 2, 3], [4, 5, 6], [7]], [[[1, 2, 3]], [[4, 5, 7]], [[6], [7]]], n=2).round(3)
     array([10.  ,  6.45,  2.5 ])
@@ -128,7 +129,7 @@ class Cider(Metric):
         self._references.append([self._words.ids(reference) for reference in sample.need("references", "cider")])
 
     def result(self) -> dict[str, Score]:
-        """``cider-d``."""
+        """The score, with the key ``cider-d``."""
         if len(self._texts) < 2:
             raise UndefinedError(
                 "cider: must have at least two samples, because n-grams are weighted by the number of samples with them"

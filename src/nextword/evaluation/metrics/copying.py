@@ -76,11 +76,11 @@ class CopyingSum:
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:
-        """Each example's contribution to the recall. Examples that add 0 to both sums are resampled like others."""
+        """The recall with each example's contribution, for resampling. Examples that contribute 0 are resampled too."""
         return Statistic.ratio(self._right, self._wanted)
 
     def precision_statistic(self) -> Statistic:
-        """Each example's contribution to the precision."""
+        """The precision with each example's contribution, for resampling."""
         return Statistic.ratio(self._right, self._copied)
 
     def recall_interval(self) -> Interval:

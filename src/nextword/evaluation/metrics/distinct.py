@@ -63,7 +63,7 @@ def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -
 
 
 def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
-    """The result of ``distinct`` by length, for every length in ``n`` of which some text has an n-gram."""
+    """Map each length in ``n`` of which some text has an n-gram to the result of ``distinct`` for this length."""
     by_length = list(texts.ngrams_up_to(max(n)))
     shares = {one: share_of(*distinct_and_all(by_length[one - 1])) for one in n}
     return {one: values for one, values in shares.items() if not np.isnan(values).all()}
@@ -85,7 +85,7 @@ class Distinct(OfAllTexts):
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``distinct-n`` for every n for which some text has an n-gram."""
+        """The scores, with the key ``distinct-n`` for every n for which some text has an n-gram."""
         known = distinct_by_length(self.texts(), self.config.n)
         if not known:
             raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
@@ -118,14 +118,14 @@ class DistinctTokens:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> DistinctTokens:
-        """Count over all ``texts`` together."""
+        """Count the tokens of all ``texts`` together."""
         found = cls()
         for text in texts:
             found.add(text)
         return found
 
     def add(self, text: Sequence[int]) -> None:
-        """Add one text."""
+        """Count the tokens of one more ``text``."""
         self._seen.update(text)
         self.tokens += len(text)
 
@@ -135,7 +135,7 @@ class DistinctTokens:
         return len(self._seen)
 
     def score(self, measure: Measure) -> Score:
-        """The number of distinct tokens as a score. ``Score.n`` is the number of all tokens read."""
+        """The number of distinct tokens as a score, whose ``n`` counts all tokens. UndefinedError without tokens."""
         if not self.tokens:
             raise UndefinedError(f"{measure.title}: no sample has a token")
         return Score(measure, float(self.distinct), self.tokens)

@@ -100,7 +100,7 @@ class Diversity(OfAllTexts):
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``diversity-mean`` and ``diversity-product``, each only if a text has an n-gram of each of its lengths."""
+        """``diversity-mean`` and ``diversity-product``, each only if a text has n-grams of all lengths that it uses."""
         mean, product = self.config.mean, self.config.product
         texts = self.texts()
         counted = _counted(texts, mean + product)
@@ -201,7 +201,7 @@ class SelfBleu(OfAllTexts):
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``self-bleu-n`` for every n."""
+        """The scores, with the key ``self-bleu-n`` for every n."""
         texts = self.texts()
         if len(texts) < 2:
             raise UndefinedError(f"Self-BLEU: must have at least two texts ({len(texts)} given)")

@@ -27,9 +27,9 @@ def frequency_groups(
     """Group of each token id, (V,), from its count in a corpus. Group 0 has the most frequent tokens.
 
     Tokens are sorted by ``counts``, the largest first, and equal counts by id. ``boundaries`` are the shares of the
-    corpus at which groups end: by default, the tokens of group 0 make up the first 40 % of it. A token whose share of
-    the corpus begins before a boundary and ends after it belongs to the more frequent group. Tokens with count 0 are in
-    the last group.
+    corpus at which groups end: by default, the tokens of group 0 make up the first 40 % of the corpus. A token whose
+    share of the corpus begins before a boundary and ends after the boundary belongs to the more frequent group. Tokens
+    with count 0 are in the last group.
 
     Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. F2-Softmax does not
         state the boundary between medium and rare; we use 70 %.
@@ -54,7 +54,7 @@ def frequency_groups(
 
 
 def tokens_per_group(texts: TokenTexts, group_of: Int[np.ndarray, "V"], number: int) -> Int[np.ndarray, "N G"]:
-    """Number of tokens of each of the N ``texts`` in each group, (N, ``number``).
+    """Number of tokens of each of the N ``texts`` in each of ``number`` groups, (N, ``number``).
 
     ``group_of`` (V,) is a result of ``frequency_groups``. A token id of V or more belongs to the last group.
 
@@ -122,7 +122,7 @@ class FrequencyGroups(Metric):
                     self._references.update(reference.tolist())
 
     def result(self) -> dict[str, Score]:
-        """``share-frequent``, ``share-medium``, ``share-rare``, ``share-very-rare`` and ``vr``."""
+        """Shares of all tokens, ``share-frequent`` to ``share-very-rare``, and ``vr``, a mean of the texts' shares."""
         counts = self._counts or CountedTokens.of(self._references, "the references")
         if not len(counts.ids):
             raise UndefinedError(

@@ -1,4 +1,4 @@
-"""Negative log-likelihood, perplexity and bits per byte, from sums over blocks that are divided only at the end.
+"""Negative log-likelihood, perplexity and bits per byte, from sums over texts that are divided only at the end.
 
 Only ``mean_perplexity`` is a mean of the texts' values (He, Chen and Kim, 2020).
 """
@@ -54,7 +54,7 @@ class LikelihoodSum:
     _bytes: list[int] = field(default_factory=list)
 
     def add(self, nats: float, tokens: int, text_bytes: int) -> None:
-        """Add one block: its summed negative log-likelihood, number of scored tokens and number of bytes."""
+        """Add one block: its summed negative log-likelihood ``nats``, number of scored tokens, and number of bytes."""
         if tokens < 0 or text_bytes < 0 or math.isnan(nats):
             raise ValueError(
                 f"likelihood: tokens, bytes and nats of a block must be 0 or more and finite ({tokens} tokens, "
@@ -131,7 +131,7 @@ class LikelihoodMetricConfig(MetricConfig):
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Parse the spec ``likelihood:mean``."""
+        """Parse the argument of the spec ``likelihood:mean``."""
         if arguments not in ([], ["mean"]):
             raise ValueError(f"must be followed by nothing or mean ({','.join(arguments)!r} given)")
         return {"mean": True} if arguments else {}
@@ -159,7 +159,7 @@ class LikelihoodMetric(Metric):
         self._bytes_given = AllOrNone("target_bytes")
 
     def add(self, sample: Sample) -> None:
-        """Read the log-probabilities of one sample and the bytes that its targets cover."""
+        """Read the log-probabilities of one sample's targets, and the number of bytes of the targets if it is given."""
         log_probs = np.array(sample.need("log_probs", "likelihood"), dtype=np.float64)
         wrong = np.flatnonzero(np.isnan(log_probs) | (log_probs > ABOVE_ZERO))
         if len(wrong):
@@ -176,7 +176,7 @@ class LikelihoodMetric(Metric):
         self._tokens.append(len(log_probs))
 
     def result(self) -> dict[str, Score]:
-        """``perplexity``, ``nll``, with the setting ``mean`` also ``mean_perplexity``, with bytes ``bits_per_byte``."""
+        """``perplexity``, ``nll``, with ``mean`` ``mean_perplexity``, and with ``target_bytes`` ``bits_per_byte``."""
         tokens = sum(self._tokens)
         if self._impossible:
             raise UndefinedError(

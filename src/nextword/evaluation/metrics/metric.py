@@ -52,7 +52,7 @@ def silent(stage: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a metric gets besides its own settings: among others the unit of tokens, a device and a cache folder."""
+    """Arguments of every metric besides its settings: unit of tokens, cache folder, device, batch size and progress."""
 
     unit: Unit = field(default_factory=Words)
     """Unit by which texts are split into tokens."""
@@ -84,7 +84,7 @@ class Score:
 
     @classmethod
     def of(cls, measure: Measure, statistic: Statistic, n: int, note: str | None = None) -> Score:
-        """Make a score from a statistic.
+        """Make the score with the value of ``statistic``.
 
         Raises:
             UndefinedError: If the value is NaN, because no sample has a value.
@@ -105,7 +105,7 @@ class Score:
 
     @classmethod
     def mean(cls, measure: Measure, values: Float[np.ndarray, "N"], note: str | None = None) -> Score:
-        """Make the score that is the mean over samples. NaN marks a sample without a value, which is left out.
+        """Make the score that is the mean of ``values``, one per sample. Samples without a value (NaN) are left out.
 
         Raises:
             UndefinedError: If no sample has a value.
@@ -142,7 +142,7 @@ class Metric(ABC):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Reason why "all" leaves this metric out, for instance that it runs a large model. None: "all" includes it."""
+        """Reason why ``metrics="all"`` leaves this metric out, for instance a large model. None: it is not left out."""
         return None
 
     def measure(
@@ -168,7 +168,7 @@ class Metric(ABC):
 
     @abstractmethod
     def result(self) -> dict[str, Score]:
-        """The scores by key (lower case, for example "self-bleu-3"), in the order of the report.
+        """A mapping from key (lower case, for example "self-bleu-3") to score, in the order of the report.
 
         Raises:
             UndefinedError: If the metric is not defined for the samples.
@@ -221,7 +221,7 @@ grammar = _MetricGrammar(registry, MetricConfig, "distinct")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
-    """Return the config for a spec such as ``self-bleu:2,3`` or for a mapping of settings. A config stays the same.
+    """Return the config for a spec such as ``self-bleu:2,3`` or a mapping of settings. A config is returned unchanged.
 
     Raises:
         ValueError: If the name is unknown (the message suggests the nearest name) or the settings are not valid.
@@ -243,7 +243,7 @@ class NumbersConfig(MetricConfig):
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Parse the arguments of a spec: ``distinct:1,2`` sets n = 1 and n = 2."""
+        """Parse the arguments of a spec: ``distinct:1,2`` sets ``n`` to (1, 2)."""
         if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
             raise ValueError(f"{cls.meaning} must be whole numbers of 1 or more ({','.join(arguments)!r} given)")
         return {cls.numbers: tuple(map(int, arguments))} if arguments else {}

@@ -93,7 +93,7 @@ class MsJaccard(Metric):
         self._references.append(sample.reference_tokens[0])
 
     def result(self) -> dict[str, Score]:
-        """``ms-jaccard-n`` for every n for which some text or first reference has an n-gram."""
+        """The scores, with the key ``ms-jaccard-n`` for every n for which a text or first reference has an n-gram."""
         if not self._generated:
             raise UndefinedError("MS-Jaccard: no text")
         found = ms_jaccard(TokenTexts.of(self._generated), TokenTexts.of(self._references), self.config.n)

@@ -61,7 +61,7 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts followed by the ``other`` texts, so that an n-gram of both has the same id in ``ngrams``."""
+        """These texts followed by the ``other`` texts. In ``ngrams``, an n-gram that occurs in both has one id."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:

@@ -92,7 +92,7 @@ class Rep(Metric):
         self._loops.append(ends_in_loop(tokens, self.config.longest_phrase) if tokens else np.nan)
 
     def result(self) -> dict[str, Score]:
-        """``rep``."""
+        """The score, with the key ``rep``."""
         loops = np.array(self._loops, dtype=np.float64)
         measure = self.measure(
             "Rep",
@@ -128,7 +128,7 @@ FEWEST_WORDS = 4
 
 
 def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """1 - distinct n-grams / n-grams of each text, (N,). NaN for a text without n-grams.
+    """Share of repeated n-grams of each text, 1 - (distinct / all n-grams), (N,). NaN for a text without n-grams.
 
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
 
@@ -173,7 +173,7 @@ class SeqRep(OfAllTexts):
         self._tokens.append(words if len(words) >= FEWEST_WORDS else words[:0])
 
     def result(self) -> dict[str, Score]:
-        """``seq-rep-n`` for every n for which some text has an n-gram."""
+        """The scores, with the key ``seq-rep-n`` for every n for which some text has an n-gram."""
         known = {n: 1 - shares for n, shares in distinct_by_length(self.texts(), self.config.n).items()}
         if not known:
             fewest = min(self.config.n)
@@ -230,7 +230,11 @@ class TokenRepetitionConfig(NumbersConfig):
 
 @registry.register("token-repetition")
 class TokenRepetition(Metric):
-    """rep/l (wrep/l): share of (wrong) predictions among the l tokens before. Example: ``token-repetition:128``."""
+    """rep/l (wrep/l): share of (wrong) predictions among the l tokens before. Example: ``token-repetition:128``.
+
+    rep/l is the share of all predictions (most probable tokens) that are among the l targets before. wrep/l is the
+    share of all predictions that are among the l targets before and are wrong.
+    """
 
     Config = TokenRepetitionConfig
     needs = ("target_token_ids", "predicted_token_ids")
@@ -243,7 +247,7 @@ class TokenRepetition(Metric):
         self._tokens: list[int] = []
 
     def add(self, sample: Sample) -> None:
-        """Read the predictions of one sample. The window does not extend to earlier samples."""
+        """Read the targets and predictions of one sample. A prediction is compared only with targets of its sample."""
         targets = as_ids(sample.need("target_token_ids", "token-repetition"))
         predicted = as_ids(sample.need("predicted_token_ids", "token-repetition"))
         steps, wrong = steps_back(targets, predicted), targets != predicted
@@ -252,7 +256,7 @@ class TokenRepetition(Metric):
         self._tokens.append(len(targets))
 
     def result(self) -> dict[str, Score]:
-        """``rep/l`` of every window, then ``wrep/l``."""
+        """The scores: ``rep/l`` for every window size l, then ``wrep/l`` for every l."""
         counts = np.array(self._repeated, dtype=np.float64).reshape(-1, len(self.config.windows), 2)
         found = {}
         for kind, (name, which) in enumerate((("rep", ""), ("wrep", " and are wrong"))):

@@ -33,9 +33,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”’)])\s+|(?<=[。！
 class RougeTokenizer:
     """Tokenizes texts as rouge-score does, and caches stems.
 
-    The tokens are runs of a-z and 0-9 in lower case. With ``stemmer``, tokens of more than three characters get the
-    Porter stemmer. With ``unicode``, letters, digits and combining marks of every script are kept, and tokens that are
-    not ASCII are not stemmed. For ASCII texts ``unicode`` makes no difference.
+    The tokens are runs of a-z and 0-9 in lower case. With ``stemmer``, the Porter stemmer is applied to tokens of more
+    than three characters. With ``unicode``, letters, digits and combining marks of every script are kept, and tokens
+    that are not ASCII are not stemmed. For ASCII texts ``unicode`` makes no difference.
 
     >>> RougeTokenizer().tokenize("Running cafés"), RougeTokenizer(unicode=True).tokenize("Running cafés")
     (['run', 'caf', 's'], ['run', 'cafés'])
@@ -57,9 +57,10 @@ class RougeTokenizer:
 
 
 def split_sentences(text: str) -> str:
-    r"""The text with one sentence per line. A sentence ends at ``.``, ``!`` or ``?`` (and a closing mark) and a space.
+    r"""Put each sentence of ``text`` on a line of its own.
 
-    It also ends at ``。``, ``！`` or ``？``. Abbreviations are not recognised: "Dr. Who" becomes two lines.
+    A sentence ends at ``.``, ``!`` or ``?``, perhaps with a closing quote or bracket, if white space follows, and at
+    ``。``, ``！`` or ``？``. Abbreviations are not recognised: "Dr. Who" becomes two lines.
 
     >>> split_sentences('He said "No." She left! 좋다。가자')
     'He said "No."\nShe left!\n좋다。\n가자'
@@ -70,14 +71,14 @@ def split_sentences(text: str) -> str:
 def rouge(
     text: str, references: Sequence[str], kinds: Sequence[Kind] = KINDS, tokenizer: RougeTokenizer | None = None
 ) -> dict[Kind, Any]:
-    """Precision, recall and F1 of each kind of ROUGE, as rouge-score's ``Score``, for the reference with the best F1.
+    """Map each of ``kinds`` to rouge-score's ``Score`` (precision, recall, F1) for the reference with the best F1.
 
-    With M tokens (or n-grams) in common, P = M / (their number in the text), R = M / (their number in the reference),
-    and F1 = 2PR / (P + R), or 0 if M = 0. For ROUGE-1 and -2, M is the number of shared n-grams, each counted with the
-    smaller of its counts in text and reference. For ROUGE-L, M is the length of the longest common subsequence. For
-    ROUGE-Lsum, a token of a line of the reference is a hit if it is in the longest common subsequence of this line and
-    any line of the text. M is the number of hits in the reference, where each word counts at most as often as in the
-    text.
+    Precision is P = M / (size of ``text``), recall is R = M / (size of the reference), and F1 = 2PR / (P + R), or 0 if
+    M = 0. For ROUGE-1 and -2, a size is a number of n-grams, and M is the number of shared n-grams, each counted with
+    the smaller of its counts in text and reference. Otherwise a size is a number of tokens. For ROUGE-L, M is the
+    length of the longest common subsequence. For ROUGE-Lsum, a token of a line of the reference is a hit if it is in
+    the longest common subsequence of this line and any line of the text. M is the number of hits in the reference,
+    where each token counts at most as often as in the text.
 
     Source: Lin (2004), as in Google's rouge-score. That package computes ROUGE-1 and -2. ROUGE-L and -Lsum are computed
         here with a faster bit-parallel algorithm, and equal the package's values exactly.
@@ -206,7 +207,7 @@ class Rouge(Metric):
             values.append(getattr(scores[kind], name) if scores else np.nan)
 
     def result(self) -> dict[str, Score]:
-        """``rouge-1``, ``rouge-2``, ``rouge-l`` and ``rouge-lsum``, as far as they are among ``kinds``."""
+        """The scores ``rouge-1``, ``rouge-2``, ``rouge-l`` and ``rouge-lsum`` that the setting ``kinds`` selects."""
         dropped = 1 - self._kept / max(self._letters, 1)
         if self._letters and dropped > 0.5 and not self.config.unicode:
             raise UndefinedError(
@@ -264,7 +265,8 @@ class CommonSubsequence:
         """Positions in ``other`` of one longest common subsequence of the text and ``other``.
 
         If there are several such subsequences, the result is the one that rouge-score returns. The search begins at the
-        ends of both. It skips a token of the text, rather than one of ``other``, only if a longer subsequence remains.
+        ends of both texts. It skips a token of the first text instead of one of ``other`` only if this leaves a longer
+        common subsequence.
         """
         rows = [self._ones]
         for token in other:

@@ -18,12 +18,12 @@ Ids = list[Annotated[int, Field(ge=-(2**63), lt=2**63)]]
 
 
 def renaming(field: str, key: str) -> str:
-    """The option and argument with which a user says that the files have ``field`` under the name ``key``."""
+    """The option or argument of ``evaluate`` with which ``field`` is read from the key ``key``, for messages."""
     return either(f"--field {field}={key}", f"fields={{'{field}': '{key}'}}")
 
 
 class MissingFieldError(ValueError):
-    """A sample lacks a field that a metric needs."""
+    """Raised if a sample lacks a field that a metric needs."""
 
 
 class Table(BaseModel):
@@ -121,7 +121,7 @@ class Sample(BaseModel):
         return self
 
     def bound(self, place: str, unit: Unit) -> Sample:
-        """Return this sample with its origin ``place`` (for messages) and the ``unit`` of its tokens."""
+        """Set the sample's file and line (``place``) and the ``unit`` that splits its texts, and return the sample."""
         self._place, self._unit = place, unit
         return self
 
@@ -132,7 +132,7 @@ class Sample(BaseModel):
 
     @property
     def unit(self) -> Unit:
-        """Unit by which texts are split into tokens."""
+        """The ``Unit`` that splits the sample's texts into tokens."""
         return self._unit
 
     def need(self, field: str, why: str) -> Any:
@@ -159,7 +159,7 @@ class Sample(BaseModel):
 
     @cached_property
     def tokens(self) -> Int[np.ndarray, "T"]:
-        """The generated text as tokens: ``token_ids`` without special tokens around the text, or ``text`` split."""
+        """The generated text as tokens: ``token_ids`` without special tokens around the text, or the split ``text``."""
         if self.token_ids is not None:
             return self._text_of(self.token_ids)
         return self._cut(self.need("text", "a metric that counts tokens"))

@@ -40,7 +40,7 @@ class Statistic:
 
     @classmethod
     def ratio(cls, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Statistic:
-        """``transform(sum of sums / sum of counts)``. NaN if the counts sum to 0."""
+        """``transform(sum(sums) / sum(counts))``, with one sum and one count per sample. NaN if the counts sum to 0."""
         parts = np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1)
         return cls(parts, partial(_ratio, transform=transform))  # not a closure, because it must be picklable
 
@@ -100,8 +100,8 @@ def bootstrap_values(
         The values. NaN where a statistic has no value on a resample.
 
     Raises:
-        ValueError: If the statistics have different numbers of samples or fewer than two, or ``resamples`` is below 1
-            or too large.
+        ValueError: If the statistics have different numbers of samples or fewer than two samples, or ``resamples`` is
+            not from 1 to ``MOST_DRAWS``.
     """
     expect_draws(resamples, "resamples")
     sizes = {len(statistic.parts) for statistic in statistics}
@@ -148,7 +148,7 @@ def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) 
 
 
 def bootstrap_intervals(statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0) -> list[Interval]:
-    """95 % bootstrap interval of each statistic, by ``percentiles``. None with fewer than two samples."""
+    """95 % bootstrap interval (``percentiles``) of each of ``statistics``. None if there are fewer than two samples."""
     if not statistics or len(statistics[0].parts) < 2:
         return [None for _ in statistics]
     return [percentiles(values) for values in bootstrap_values(statistics, resamples, seed)]
@@ -184,7 +184,7 @@ def bootstrap_ratio(
 
 
 def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
-    """Mean of one value per seed, and Student's t interval of this mean. With one seed, the interval is None.
+    """Mean of ``values``, one per seed, and Student's t interval of this mean. With one seed, the interval is None.
 
     The interval shows how much the value varies between training seeds, not between test sets.
 
@@ -249,18 +249,19 @@ def paired_tests(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> list[PairedTest | None]:
-    """Paired tests of two systems, one test per statistic. All tests have the same resamples.
+    """Paired tests of two systems, one test for each pair of a statistic in ``first`` and the same one in ``second``.
 
-    Both systems must have the same N samples in the same order. A permutation swaps the two systems' contributions of
-    some samples. If there are at most ``permutations`` such permutations (2^N), all are used, and the permutation test
-    is exact. Otherwise, ``permutations`` random ones are used.
+    The systems must have the same N samples in the same order. All tests have the same resamples. A permutation swaps
+    the two systems' contributions of some samples. If there are at most ``permutations`` such permutations (2^N), all
+    are used, and the permutation test is exact. Otherwise, ``permutations`` random ones are used.
 
     Returns:
         One test per statistic. None with fewer than two samples, or if a statistic has no value on a permutation or on
         more than 1 % of the resamples.
 
     Raises:
-        ValueError: If the systems have different numbers of samples, or ``resamples`` or ``permutations`` is too large.
+        ValueError: If the systems have different numbers of samples, or ``resamples`` or ``permutations`` is not from 1
+            to ``MOST_DRAWS``.
     """
     expect_draws(permutations, "permutations")
     if not first:

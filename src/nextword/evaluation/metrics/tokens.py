@@ -27,7 +27,7 @@ _PIECE = re.compile(rf"{WORD}|[^\w\s]{MARK}*")
 
 
 class Unit(ABC):
-    """Splits texts into token ids. All systems of an evaluation have the same unit, so equal ids are equal tokens."""
+    """Base class of ways to split texts into token ids. An evaluation has one, so that equal ids are equal tokens."""
 
     name: str
     """Name of the unit for the report, for example "words" or "tokens of gpt2"."""
@@ -43,7 +43,7 @@ class Unit(ABC):
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if ``counts`` are known to be of another unit. ``where`` names their setting."""
+        """Raise ValueError if ``counts`` are known to come from another unit. The message names ``where``."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
@@ -73,7 +73,7 @@ class Words(Unit):
         return _numbered(self._cut(text), self._numbers)
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Indices that sort ``ids`` alphabetically by word, because the ids depend on the order of the texts."""
+        """Indices that sort ``ids`` alphabetically by their words, because ids depend on the order of the texts."""
         words = dict(enumerate(self._numbers))
         places = sorted(range(len(ids)), key=lambda place: (words.get(int(ids[place]), ""), int(ids[place])))
         return np.array(places, dtype=np.int64)
@@ -181,7 +181,7 @@ def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
 
 
 def expect_references(references: Iterable[Any], of: str) -> None:
-    """Raise ValueError if a text's references are a string instead of a list of texts."""
+    """Raise ValueError if a text's references are a string instead of a list of texts. The message names ``of``."""
     if isinstance(references, str) or any(isinstance(found, str) for found in references):
         raise ValueError(
             f"{of}: references must be a list of texts for each text (a string given), such as "
@@ -233,7 +233,7 @@ class CountedTokens:
 
     @classmethod
     def of(cls, counted: Mapping[int, int], source: str) -> CountedTokens:
-        """Make counts from a mapping of ids to counts.
+        """Make counts from ``counted``, a mapping from token id to count. ``source`` is their origin.
 
         >>> CountedTokens.of({7: 2, 3: 1}, "a text").ids.tolist()
         [3, 7]
@@ -243,10 +243,11 @@ class CountedTokens:
 
     @classmethod
     def load(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """Load a file of ``nextword count``, or a .npy file with one count per token id. ``where`` names the setting.
+        """Load the file ``path``, which is from ``nextword count``, or a .npy file with one count per token id.
 
         Raises:
-            ValueError: If the file does not exist, has other content, or has counts of another tokenizer.
+            ValueError: If the file does not exist, has other content, or has counts of a tokenizer that is not that of
+                ``unit``. The message names the setting ``where``.
         """
         found = TokenCounts.load(path, where)
         unit.expect_counts_of_it(found, where)
@@ -254,10 +255,11 @@ class CountedTokens:
 
     @classmethod
     def of_corpus(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """Count the tokens of a UTF-8 text file, split line by line by the unit. ``where`` names the setting.
+        """Count the tokens of the UTF-8 text file ``path``, each line of which ``unit`` splits.
 
         Raises:
-            ValueError: If the file does not exist or has no tokens, or the unit cannot split text.
+            ValueError: If the file does not exist or has no tokens, or ``unit`` cannot split text. The message names
+                the setting ``where``.
         """
         try:
             status = Path(path).stat()

@@ -18,7 +18,7 @@ from nextword.settings.config import Seed
 
 
 def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
-    """Jensen-Shannon divergence of the rows of ``p`` and ``q``, (N, K), in bits, (N,). 0: equal, 1: disjoint.
+    """Jensen-Shannon divergence, in bits, of each row of ``p`` and the same row of ``q``, (N,). 0: equal, 1: disjoint.
 
         JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
 
@@ -88,7 +88,7 @@ def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, ite
 
 
 def read_corpus(path: Path) -> list[str]:
-    """Read documents, one per line. In a ``.jsonl`` file, a line is a JSON string, or an object with the key "text".
+    """Read the documents in ``path``, one per line. In a ``.jsonl`` file, a line is a string or an object with "text".
 
     Raises:
         ValueError: If the file cannot be read, or a line has another form.
@@ -157,7 +157,7 @@ class TopicMatch(Metric):
         self._references.append(sample.need("references", "topics"))
 
     def result(self) -> dict[str, Score]:
-        """``topics-jsd``."""
+        """The score, with the key ``topics-jsd``."""
         config: TopicsConfig = self.config
         references = [reference for found in self._references for reference in found]
         documents = references if self._corpus is None else self._corpus

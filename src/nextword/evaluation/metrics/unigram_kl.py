@@ -75,7 +75,7 @@ class UnigramKlConfig(MetricConfig):
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Parse the spec ``unigram-kl:test``."""
+        """Parse the argument of a spec such as ``unigram-kl:test``."""
         if len(arguments) > 1 or not set(arguments) <= {REFERENCES, TEST}:
             raise ValueError(
                 f"must be followed by {REFERENCES} or {TEST} ({','.join(arguments)!r} given); name a file as against"
@@ -113,7 +113,7 @@ class UnigramKl(Metric):
                 self._human.update(_tokens(sample, reference))
 
     def result(self) -> dict[str, Score]:
-        """``kl-human-generated`` and ``kl-generated-human``."""
+        """``kl-human-generated``, which is KL(human || generated), and ``kl-generated-human``, the other direction."""
         n = self._generated.total()
         if not n or not self._human.total():
             raise UndefinedError(f"unigram KL: no {'token in the references' if n else 'token in the texts'}")

@@ -25,7 +25,7 @@ def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), with its 5,000 ranks.
 
     Raises:
-        ValueError: If there are fewer than two tokens or ranks, or a count is below 1.
+        ValueError: If there are fewer than two counts, ``ranks`` is below 2, or a count that is used is below 1.
 
     >>> round(zipf_coefficient([12, 6, 4, 3]), 6), zipf_coefficient([5, 5, 5])
     (1.0, 0.0)
@@ -65,7 +65,7 @@ class Zipf(Metric):
         self._counts.update(sample.tokens.tolist())
 
     def result(self) -> dict[str, Score]:
-        """``zipf``."""
+        """The score, with the key ``zipf``."""
         if len(self._counts) < 2:
             raise UndefinedError(
                 f"Zipf coefficient: the texts must have at least two different tokens ({len(self._counts)} given)"

@@ -1,4 +1,4 @@
-"""Makes a survey and its key from samples files."""
+"""Makes a survey, and its key with the system of each text, from samples files."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def make_survey(
     fields: Mapping[str, str] | None = None,
     command: str = "",
 ) -> MadeSurvey:
-    """Make a survey in which judges compare or rate the systems' texts, and its key.
+    """Make a survey in which judges compare or rate the systems' texts, and its key, which has the system of each text.
 
     ``asks`` is a kind of survey such as "pairwise". ``systems`` maps the systems' names to their samples files.
-    ``recipe`` has settings such as ``{"items": 50}``. ``fields`` maps fields of a sample to keys in the files. The key
-    stores ``command``.
+    ``recipe`` has settings such as ``{"items": 50}``. ``fields`` maps fields of a sample to keys in the files.
+    ``command`` is the command line, which is stored in the key.
 
     Raises:
         ValueError: If the kind is unknown, a setting is wrong, a field is missing, or the files have too few common
@@ -186,8 +186,8 @@ def aligned(
     """Read the systems' files, and group samples of the same prompt by ``id``, or by line if samples have no id.
 
     Returns:
-        For each prompt that is in all files, the sample of each system; the files; the number of prompts that are not
-        in all files.
+        A mapping from each prompt (id or line number) that is in all files to a mapping from system to sample; the
+        files; the number of prompts that are not in all files.
 
     Raises:
         ValueError: If a file cannot be read, a prompt differs between files, or no prompt is in all files.
@@ -226,7 +226,10 @@ def _expect_same_prompt(sample: Sample, other: Sample) -> None:
 def check_item(
     donor: DraftItem, questions: Sequence[Question], sentence: str, rng: np.random.Generator
 ) -> tuple[DraftItem, dict[str, str]]:
-    """An attention check, which is the first text of ``donor`` with ``sentence`` added, and the answers it asks for."""
+    """Make an attention check: the first unit of ``donor``, with ``sentence`` added to the last text of the unit.
+
+    ``sentence`` asks for random answers. The second result maps each question to the requested answer.
+    """
     right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
     wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
     unit = donor.groups[0].units[0]
@@ -254,8 +257,8 @@ def dealt(
 ) -> list[Form]:
     """Make ``judges`` forms for each block of items. Each form begins with the items ``first``.
 
-    The other items are in random order in each form. In each item, the texts are ordered by a row of
-    ``balanced_orders``, and the rows take turns. So each system is in each position about equally often.
+    The other items are in random order in each form. The systems' texts in an item are in the order of a row of
+    ``balanced_orders``. The rows take turns, so each system is in each position about equally often.
     """
     turn = count()
     forms: list[Form] = []
@@ -303,8 +306,8 @@ def detectable_difference(config: SurveyConfig, items: int | None = None, judges
 
     The difference that a judge sees on an item is the sum of a part that all judges of the item share and a part of
     this judge alone. With n items and J judges per item, the mean difference has the variance ``spread^2 (agreement / n
-    + (1 - agreement) / (n J))``, with ``spread_of(config)`` and ``config.power.agreement``. ``items`` and ``judges``
-    replace those of ``config``.
+    + (1 - agreement) / (n J))``, where spread is ``spread_of(config)`` and agreement is ``config.power.agreement``.
+    ``items`` and ``judges`` replace those of ``config``.
 
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205

@@ -60,7 +60,7 @@ NEAR = "near"
 def label_studio_tasks(survey: Survey) -> str:
     """Label Studio tasks as JSON, one per unit. ``context`` is the text to read first, and ``text`` is the judged text.
 
-    If a unit has document sentences, they are in ``near``.
+    If the survey shows document sentences near the judged texts, they are in ``near``.
     """
     near = _has_near(survey)
     tasks = [
@@ -83,7 +83,7 @@ def label_studio_tasks(survey: Survey) -> str:
 
 
 def label_studio_config(survey: Survey) -> str:
-    """The Label Studio interface as XML. Markup in texts is escaped."""
+    """The Label Studio interface for ``survey``, as XML. Markup in texts is escaped."""
     instructions = " ".join(f"{survey.consent}\n\n{survey.instructions}".split())
     parts = [
         f"  <Header value={quoteattr(survey.title)} />",
@@ -138,7 +138,7 @@ PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID
 
 
 def prolific_links(survey: Survey, page_url: str) -> str:
-    """Prolific CSV with ``form``, ``link`` (from ``page_url``) and ``places``, which is 1: one participant per form."""
+    """Prolific CSV with one row per form: ``form``, ``link`` (to ``page_url``) and ``places`` (1 participant)."""
     joint = "&" if "?" in page_url else "?"
     links = ((form.id, f"{page_url}{joint}form={quote(form.id)}&{PARAMETERS}", 1) for form in survey.forms)
     return _csv([("form", "link", "places"), *links])

@@ -33,7 +33,7 @@ class HandedBack:
 
 
 def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
-    """Read the answers in files of judges or platforms. ``survey`` has the questions that the files name.
+    """Read the answers to ``survey`` in the files ``paths``, which come from judges or platforms.
 
     Returns:
         The answers in the order of the files, and one message for each file, row or item that cannot be read.
@@ -219,7 +219,7 @@ class CountedUnit:
 
 @dataclass
 class Counted:
-    """Valid answers of a survey."""
+    """Valid answers to a survey, its judges, and messages about answers that were left out."""
 
     units: list[CountedUnit] = field(default_factory=list)
     """The valid answers, without checks and without answers of judges who failed the checks."""
@@ -230,7 +230,7 @@ class Counted:
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
-    """Select the valid answers in ``handed``. Each of the others gets a message.
+    """Select the valid answers in ``handed``. The messages ``left_out`` of the result name the other answers.
 
     Raises:
         ValueError: If the key belongs to another survey.

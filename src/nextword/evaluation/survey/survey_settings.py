@@ -19,7 +19,7 @@ CHECK = "This sentence checks that the texts are read: please answer {answers} h
 
 
 class PowerConfig(Settings):
-    """Assumptions for the survey's statement on statistical power (the difference that it can detect)."""
+    """Assumptions for the statement on statistical power, which says what difference the survey can detect."""
 
     spread: float | None = Field(default=None, gt=0, le=10)
     """Standard deviation of the difference that one judge sees between two systems on one item. None: the default of

@@ -42,7 +42,7 @@ from nextword.runtime import optional_libraries as extras
 
 @dataclass(frozen=True)
 class TwoLevels:
-    """A statistic, with its parts summed per item, per judge, and per pair of item and judge (``cells``)."""
+    """A ``Statistic`` of answers, with ``parts`` summed per item, per judge, and per pair of item and judge (cell)."""
 
     items: Statistic
     judges: Statistic
@@ -62,7 +62,7 @@ class TwoLevels:
 
 @dataclass(frozen=True)
 class Crossing:
-    """The item and the judge of each answer, numbered from 0. Statistics of the same crossing can be subtracted."""
+    """The item and the judge of each of N answers, numbered from 0. Results of its ``levels`` can be subtracted."""
 
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
@@ -73,7 +73,7 @@ class Crossing:
         items: Int[np.ndarray, "M"] | None = None,
         judges: Int[np.ndarray, "M"] | None = None,
     ) -> TwoLevels:
-        """The ``TwoLevels`` of a statistic of M answers with these ``items`` and ``judges`` (None: the crossing's)."""
+        """The ``TwoLevels`` of ``statistic`` of M answers with these ``items`` and ``judges`` (None: all answers)."""
         items, judges = self.items if items is None else items, self.judges if judges is None else judges
         number_of_items, number_of_judges = int(self.items.max()) + 1, int(self.judges.max()) + 1
         cells = np.unique(self.items * number_of_judges + self.judges)
@@ -85,16 +85,16 @@ class Crossing:
 def two_level_intervals(
     values: Sequence[TwoLevels], resamples: int = RESAMPLES, seed: int = 0, confidence: float = CONFIDENCE
 ) -> list[Interval]:
-    """Confidence intervals that generalise to other items and other judges.
+    """Confidence interval of each of ``values`` that generalises to other items and other judges.
 
     Items, judges, and pairs of item and judge are resampled separately, with replacement. V_items, V_judges and V_pairs
     are the variances of the value over these resamples, each times G / (G - 1) for G items, judges or pairs. V_items
     and V_judges both contain the noise of single answers, so the interval has the variance V_items + V_judges - V_pairs
-    (Cameron, Gelbach & Miller, 2011), or V_items or V_judges if one of these is larger. Its ends are quantiles of the
-    sum of the deviations from the value by resampled items and by resampled judges, scaled to this variance and by the
-    ratio of the quantiles of Student's t (Satterthwaite's degrees of freedom) and the normal distribution. With one
-    judge only items are resampled. If there are few judges who do not differ at all, the interval is too wide: its
-    coverage is up to 98 %.
+    (Cameron, Gelbach & Miller, 2011), or V_items or V_judges if one of these is larger. A resample of the items and one
+    of the judges each deviate from the value. The ends of the interval are quantiles of the sum of the two deviations,
+    scaled to this variance, and by the ratio of the quantiles of Student's t (Satterthwaite's degrees of freedom) and
+    the normal distribution. With one judge, only items are resampled. With few judges who do not differ at all, the
+    interval is too wide: its coverage is up to 98 %.
 
     Returns:
         Lower and upper end. None with fewer than two items, or if 1 % or more of the resamples have no value.
@@ -159,9 +159,9 @@ def _less(first: Statistic, second: Statistic) -> Statistic:
 
 
 def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
-    """Krippendorff's alpha (Krippendorff, 2004, ch. 11), by the ``krippendorff`` package.
+    """Krippendorff's alpha (Krippendorff, 2004, ch. 11), computed with the package ``krippendorff``.
 
-    ``codes`` (judges, units) are the answers as numbers, with NaN if a judge did not answer.
+    ``codes`` (judges, units) are the answers as numbers on the scale ``level``, with NaN if a judge did not answer.
 
     Returns:
         1 for perfect agreement, 0 for chance agreement. None if no unit has two answers, or all such answers are equal.
@@ -180,7 +180,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Share of equal answers among all pairs of answers about the same unit. None if no unit was judged twice.
+    """Share of equal pairs among all pairs of answers (``codes``) about one unit. None if no unit has two answers.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666
@@ -197,7 +197,7 @@ def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
 def coded(
     answers: Sequence[tuple[str, tuple[str, str], str]], values: Sequence[str], level: Level
 ) -> Float[np.ndarray, "J U"]:
-    """``answers``, given as (judge, unit, value), as an array of judges and units, with NaN for missing answers.
+    """Convert ``answers``, given as (judge, unit, value), to an array (judges, units), with NaN for missing answers.
 
     ``values`` are the question's possible answers, in order. A value is replaced by its index in ``values`` or, with
     the ``level`` "interval", read as a number.
@@ -218,9 +218,9 @@ FEWEST = 3
 
 
 def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tuple[list[Correlation], str | None]:
-    """Correlations between human and automatic measures over the systems that have both, matched by name.
+    """Correlate the judges' measures (``people``) with ``automatic`` measures over their common systems, found by name.
 
-    If judges also rated the references, these count as a further system, with the automatic measures of the human row.
+    If judges also rated the references, these count as a further system, with the measures in ``automatic.human``.
 
     Returns:
         The correlations of each human measure with each automatic measure that ``FEWEST`` or more systems have, or the
@@ -273,10 +273,11 @@ def survey_results(
     resamples: int = RESAMPLES,
     command: str = "",
 ) -> SurveyResults:
-    """Compute the results of a survey.
+    """Compute the results of a survey from the judges' answers.
 
-    ``folder`` is the survey's folder with the key. ``answers`` are the files from judges or platforms. ``automatic`` is
-    the ``results.json`` of ``nextword evaluate`` for the same systems, with which judges' answers are correlated.
+    ``folder`` has the survey and its key. ``answers`` are the files from judges or platforms. ``automatic`` is the
+    ``results.json`` of ``nextword evaluate`` for the same systems; the judges' measures are correlated with its values.
+    ``resamples`` is the number of bootstrap resamples. ``command`` is stored in the results.
 
     Raises:
         ValueError: If the survey or the key is missing, there are no valid answers, or a package is missing.

@@ -1,4 +1,4 @@
-"""Kinds of survey. A kind says what judges see, which questions they answer, and how answers become scores.
+"""Kinds of survey. A kind defines the texts and questions that judges see, and how their answers become scores.
 
 ``kind.py`` has the base class.
 """

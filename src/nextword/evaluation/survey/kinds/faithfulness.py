@@ -90,7 +90,7 @@ class Faithfulness(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Make items. Each has a document, and the summaries of all systems, split into sentences."""
+        """Make items, each with a document and all systems' summaries in sentences, and a note on unused documents."""
         written = [
             prompt for prompt, samples in prompts.items()
             if all(sentences_of(sample.need("text", "a survey")) for sample in samples.values())
@@ -132,7 +132,7 @@ class Faithfulness(Kind):
         return DraftItem(prompt, [Passage(title="Document", lines=lines)], groups)
 
     def questions(self) -> list[Question]:
-        """Coherence, faithfulness and informativeness."""
+        """The questions about each sentence: coherence, faithfulness and informativeness."""
         return [
             Question(
                 name=name, text=text, choices=[Choice(value="yes", label=yes), Choice(value="no", label=no)],
@@ -142,16 +142,16 @@ class Faithfulness(Kind):
         ]  # fmt: skip
 
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
-        """Items of the qualification test."""
+        """Items of the qualification test, each with a mapping from question to its correct answer."""
         path = self.config.qualification
         return [] if path is None else _known_items(path, self.questions())
 
     def marking(self) -> Marking:
-        """Marking of hallucinated words."""
+        """The task of marking the wrong or added words of a sentence, after the answer "Not faithful"."""
         return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Share of the answers about a system's sentences that are "yes"."""
+        """For each system, the share of "yes" among the answers to ``question`` about its sentences."""
         yes = question.choices[0].label.lower()
         measure = Measure(
             title=question.choices[0].label, group=question.name.capitalize(), unit="share of sentences",

@@ -23,7 +23,7 @@ ONE_TEXT = "text"
 
 @dataclass(frozen=True)
 class DraftUnit:
-    """A unit, which is what one answer is about: its texts, and the indices of the document lines to show near them."""
+    """A unit: the texts that one answer is about, and the indices of the document lines to show near them."""
 
     texts: list[Passage]
     near: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class DraftUnit:
 
 @dataclass(frozen=True)
 class DraftGroup:
-    """Units that share a heading, and the system (``writers``) that generated the text on each side."""
+    """Units under one heading. ``writers`` maps each side ("a" and "b", or ``ONE_TEXT``) to the system of its text."""
 
     writers: dict[str, str]
     units: list[DraftUnit]
@@ -39,7 +39,7 @@ class DraftGroup:
 
 @dataclass(frozen=True)
 class DraftItem:
-    """An item, which is everything that a judge sees about one prompt, with the systems that generated its texts."""
+    """An item: a page about one prompt for a judge, with passages to read and groups of units to judge."""
 
     prompt: str
     passages: list[Passage]
@@ -48,7 +48,7 @@ class DraftItem:
 
 
 class Kind(ABC):
-    """Base class of a kind of survey."""
+    """Base class of kinds of survey. A kind makes the items and questions, and computes values from the answers."""
 
     Config: ClassVar[type[SurveyConfig]] = SurveyConfig
     group_title: ClassVar[str] = ""
@@ -61,7 +61,7 @@ class Kind(ABC):
         self.config = config
 
     def check_systems(self, names: Sequence[str]) -> None:
-        """Raise ValueError if this kind of survey cannot judge these systems. By default, it can judge any number."""
+        """Raise ValueError if this kind of survey cannot judge the systems ``names``. By default, it can judge any."""
         return
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Kind(ABC):
         """Return items for some of the prompts, selected by ``draw``, and notes on prompts that cannot be used.
 
         Args:
-            prompts: For each prompt id, the sample of each system.
+            prompts: Mapping from prompt id to a mapping from system to its sample.
             encode: Function from texts to sentence vectors. It loads a model when it is first called.
             rng: Random generator for all choices.
 
@@ -93,10 +93,10 @@ class Kind(ABC):
 
     @abstractmethod
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """The measures that the answers to ``question`` give, each with the numbers of every system."""
+        """Compute measures from the ``answers`` to ``question``, each with the answers about each system as numbers."""
 
     def draw(self, prompts: Sequence[str], rng: np.random.Generator, found: str) -> list[str]:
-        """Select as many of ``prompts`` as the survey has items, at random. ``found`` describes them in the message.
+        """Select as many of ``prompts`` as the survey has items, at random. ``found`` describes ``prompts`` in errors.
 
         Raises:
             ValueError: If there are too few prompts.
@@ -118,7 +118,7 @@ registry = Registry[type[Kind]]("survey kind", Kind)
 
 @dataclass(frozen=True)
 class Judgements:
-    """Valid answers to one question, one per row. ``items`` and ``judges`` have the number of its item and judge."""
+    """N valid answers to one question, each with the systems of the judged texts, the item and the judge."""
 
     values: list[str]
     writers: list[dict[str, str]]
@@ -129,7 +129,7 @@ class Judgements:
 
 @dataclass(frozen=True)
 class SystemAnswers:
-    """Answers about one system as numbers, one per row. ``items`` and ``judges`` are as in ``Judgements``."""
+    """N answers about one system, converted to numbers (``values``), each with its item and its judge."""
 
     values: Float[np.ndarray, "N"]
     items: Int[np.ndarray, "N"]
@@ -138,7 +138,7 @@ class SystemAnswers:
 
 @dataclass(frozen=True)
 class AnswerMeasure:
-    """A measure that is computed from the answers to a question."""
+    """A measure computed from the answers to a question. ``systems`` maps each system to the answers about it."""
 
     key: str
     measure: Measure
@@ -148,7 +148,7 @@ class AnswerMeasure:
 
 
 def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, SystemAnswers]:
-    """For each system, the answers about its texts on ``side``, converted by ``number``."""
+    """A mapping from system to the ``answers`` about its texts on ``side``, each converted with ``number``."""
     systems = sorted({writers[side] for writers in answers.writers})
     found = {}
     for system in systems:
@@ -182,7 +182,9 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
 
 def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
-    """The sentences of ``document`` with indices in ``kept``, with a mark for each gap, and their new indices.
+    """The sentences of ``document`` with indices in ``kept``, with ``GAP`` for each run of other sentences.
+
+    The second result maps the index of a kept sentence in ``document`` to its index in the first result.
 
     >>> shown_document(["a", "b", "c", "d"], {0, 2})
     (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})

@@ -104,7 +104,7 @@ class Pairwise(Kind):
         return [Question(name=name, text=text, choices=choices, levels=["nominal"]) for name, text in ASKED.items()]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """The share of answers that prefer each system, and the share that calls both the same."""
+        """For each system, the share of answers that prefer it, and the share that calls both texts the same."""
         systems = sorted({system for writers in answers.writers for system in writers.values()})
         preferred = np.array([w.get(v, "") for v, w in zip(answers.values, answers.writers, strict=True)])
         ties = SystemAnswers((preferred == "").astype(np.float64), answers.items, answers.judges)

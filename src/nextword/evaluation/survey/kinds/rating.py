@@ -79,7 +79,7 @@ class Rating(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Make items. Each has the texts of all systems for one prompt."""
+        """Make items, each with all systems' texts for one prompt and, if ``reference`` is set, its first reference."""
         config: RatingConfig = self.config
         items = []
         for prompt in self.draw(list(prompts), rng, "the prompts that all files have"):
@@ -109,7 +109,7 @@ class Rating(Kind):
         ]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """For each system: its mean points, and the mean rank of its texts among those of one prompt and judge."""
+        """For each system: its mean points, and the mean rank of its text among the texts of one prompt and judge."""
         title = question.text.partition(" (")[0]
         points = Measure(
             title=f"{title} mean", group=title, unit="points from 1 to 5", goal="higher", decimals=2,
