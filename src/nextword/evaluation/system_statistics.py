@@ -1,4 +1,4 @@
-"""Makes the record of an evaluation from the scores of all files: means, intervals, paired tests and ranking."""
+"""Makes the record of an evaluation from the scores of all samples files: means, intervals, paired tests, ranking."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ def recorded(
     metrics: list[MetricConfig],
     command: str,
 ) -> EvaluationResults:
-    """Make the record of an evaluation from the ``passes`` over each system's files and over the ``human`` references.
+    """Make the record of an evaluation from the scores of all samples files.
 
-    ``left_out`` has the reason for each metric that "all" left out, ``unit`` the name of the unit of tokens.
+    ``passes`` maps the name of each system to its files with their scores. ``human`` has the scores of the human
+    references. ``left_out`` maps each metric that "all" left out to the reason. ``unit`` says what is counted as a
+    token. ValueError if ``config.wins`` names a value that was not computed.
     """
     columns = [one.measured for runs in passes.values() for one in runs]
     measures = _measures([*columns, *([human.measured] if human else [])])
@@ -198,16 +200,17 @@ def wins(
 ) -> Wins:
     """Compare all pairs of ``systems``, and rank the systems by the comparisons that they won.
 
-    In a pair, each metric that both systems have is a vote for the better system, and the system with more votes wins.
-    If the goal of a metric is the human value, its vote is for the system that is closer to this value, and there is a
-    vote only if ``human`` has this value. A metric in which both systems are equally good has no vote.
+    ``systems`` maps the name of each system to its values by metric key; ``human`` has the values of the human
+    references. In a pair, each metric that both systems have is a vote for the better system, and the system with more
+    votes wins. A metric in which both are equally good has no vote.
 
-    ``goals`` says for each key which values are better ("lower", "higher" or "human"). A metric without a goal has no
-    vote. ``voting`` are the keys of the metrics that vote; None: all metrics with a goal.
+    ``goals`` maps metric keys to the better values: "lower", "higher" or "human" (closer to the human value; there is a
+    vote only if ``human`` has this value). A metric without a goal has no vote. ``voting`` are the keys of the metrics
+    that vote; None: all metrics with a goal.
 
     Returns:
-        The comparisons of all pairs, in order, and the ranking: more wins first, then fewer losses. Systems with equal
-        wins and losses share a rank.
+        The comparisons of all pairs, in the order of ``systems``, and the ranking: more wins first, then fewer losses.
+        Systems with equal wins and losses share a rank.
 
     >>> table = {"a": {"ppl": 20.0, "rep": 0.1}, "b": {"ppl": 25.0, "rep": 0.5}}
     >>> result = wins(table, {"ppl": "lower", "rep": "human"}, {"rep": 0.2})
@@ -230,9 +233,10 @@ def wins(
 
 
 def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
-    """Rank ``systems`` by their wins in ``duels`` against each other: more wins first, then fewer losses.
+    """Rank ``systems`` by their wins in ``duels``: more wins first, then fewer losses.
 
-    Duels with other systems do not count. Systems with equal wins and losses share a rank.
+    A duel is the comparison of two systems. It does not count if one of them is not in ``systems``. Systems with equal
+    wins and losses share a rank.
     """
     won, lost = dict.fromkeys(systems, 0), dict.fromkeys(systems, 0)
     for duel in duels:

@@ -1,4 +1,4 @@
-"""Train and evaluate several methods under the same conditions.
+"""Train and evaluate several methods (heads with their objectives) under the same conditions.
 
 All methods get the same data, initial checkpoint, settings and seeds, and therefore the same batches.
 """
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a comparison; the message names the finished runs. The same call to ``compare`` does the others."""
+    """Raised on Ctrl-C. The message names the finished runs; the same call to ``compare`` does the remaining ones."""
 
 
 @CallForms(
@@ -86,9 +86,9 @@ def compare(  # noqa: PLR0913  (its options)
             architecture that the task needs. None: a small model, which ``compare`` trains once for the task.
         data: Data of the task: a file, a folder or a hub name.
         out: Folder for all results. A folder that has another comparison or other files raises an error.
-        heads: Heads to compare, in the order of the tables: ``"head"``, ``"head/objective"`` or
-            ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or a dict with more settings
-            (``docs/compare.md``).
+        heads: Heads to compare, each as ``"head"``, ``"head/objective"`` or
+            ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or as a dict with more settings
+            (``docs/compare.md``). Tables keep this order.
         task: Name of the task (``nextword list tasks``), or a dict with its ``name`` and settings.
         encoder: Encoder of auxiliary texts, for tasks that have such texts.
         seeds: Training seeds; each head is trained once per seed. A seed sets batch order, dropout and new weights.
@@ -96,10 +96,10 @@ def compare(  # noqa: PLR0913  (its options)
         training: Training settings for all heads, such as ``{"steps": 500}``, which override the task's settings.
         second_training: Training settings for the second stage of heads that are trained in two stages (``then``). They
             override the settings of the first stage.
-        fine_tuning: Default learning rates and warm-up, which replace the task's in ``training``. None: those of
+        fine_tuning: Default learning rates and warm-up, used instead of the task's defaults. None: the defaults of
             fine-tuning if the model is pretrained, the task's if it is the small model (``docs/train.md``).
-        states: Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, on
-            these states; the model itself does not run in training (``docs/states.md``).
+        states: Folder of stored hidden states of the initial checkpoint, built if missing. Only the heads are then
+            trained, on these states; the model itself does not run in training (``docs/states.md``).
         threads: Number of CPU threads; None: torch's default.
         keep_models: Whether to keep the trained models. A finished run cannot be inspected without its model.
         recipe: Settings under the names of these arguments, with ``methods`` for ``heads``: a TOML file, a built-in
@@ -300,7 +300,7 @@ def _interruption_explained(runs: list[Run], done: dict[Run, RunRecord], folder:
 
 @contextlib.contextmanager
 def cpu_threads(wanted: int | None) -> Iterator[None]:
-    """Inside the ``with`` block, torch uses ``wanted`` threads; None: unchanged."""
+    """Inside the ``with`` block, torch uses ``wanted`` CPU threads; None: as many as before."""
     before = torch.get_num_threads()
     if wanted is not None:
         torch.set_num_threads(wanted)

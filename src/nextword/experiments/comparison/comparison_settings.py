@@ -39,7 +39,7 @@ class StartConfig(Settings):
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether the methods fine-tune a pretrained model, which is any named model except a task's small model."""
+        """Whether the checkpoint is a pretrained model: any named model except a small one that a task has trained."""
         return self.model is not None and not _is_small(self.model)
 
 
@@ -82,7 +82,7 @@ class CompareConfig(Settings):
     """Whether to keep the trained models. A finished run cannot be inspected without its model."""
 
     def is_fine_tuned(self, method: Method) -> bool:
-        """Whether a method is trained from a pretrained model."""
+        """Whether ``method`` is fine-tuned: ``fine_tuning`` is set, and the method does not begin from scratch."""
         return self.fine_tuning is not None and not method.from_scratch
 
     def expect_known_names(self) -> None:
@@ -118,14 +118,14 @@ def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
 
 
 def build_task(config: CompareConfig) -> Task:
-    """Build the task of a comparison with validated settings. ValueError if the task cannot read its data."""
+    """Build the task of a comparison. ValueError if a task setting is wrong or the task cannot read its data."""
     from nextword.experiments.tasks import registry
 
     return registry.get(config.task)(task_config(config))
 
 
 def task_config(config: CompareConfig) -> Any:
-    """The settings of the task with defaults; ValueError for an unknown task or a wrong setting ``task.key``."""
+    """The settings of the task, including defaults. ValueError if the task is unknown or a setting of it is wrong."""
     from nextword.experiments.tasks import registry
 
     return validated(registry.get(config.task).Config, config.task_settings, "task")
@@ -144,12 +144,12 @@ def _repeated(values: Iterable[Any]) -> list[Any]:
 
 
 def common_settings(config: CompareConfig) -> TrainingSettings:
-    """The training settings that all methods have in common. ValueError for an unknown setting."""
+    """The training settings that all methods have in common, including defaults. ValueError for an unknown setting."""
     return _settings(config, config.fine_tuning, config.training, "training")
 
 
 def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettings]:
-    """Training settings of each stage of a method. A method that is not trained has no stages."""
+    """The training settings, including defaults, of each training stage of ``method``; empty if it is not trained."""
     fine_tuning = config.fine_tuning if config.is_fine_tuned(method) else None
     wheres = [f"method '{method.title}': training", f"method '{method.title}': then.training"]
     stages = zip(given_settings(method, config), wheres, strict=False)
@@ -157,7 +157,7 @@ def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettin
 
 
 def given_settings(method: Method, config: CompareConfig) -> list[dict[str, Any]]:
-    """The given settings of each stage of a method, without defaults."""
+    """The settings given for each training stage of ``method``, without defaults; empty if it is not trained."""
     if not method.trained:
         return []
     first = overlaid(config.training, method.training)
@@ -175,7 +175,7 @@ def _settings(
 
 
 def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of all training settings. Some of them depend on which settings are ``given``."""
+    """The defaults of all training settings. The learning rates of ``fine_tuning`` depend on what is ``given``."""
     from nextword.experiments.tasks import registry
 
     of_task = registry.get(config.task).training_defaults
@@ -188,7 +188,7 @@ def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mappi
 
 
 def built_in() -> dict[str, str]:
-    """Built-in recipes by name, with the first line of each."""
+    """A mapping from the name of each built-in recipe to the first line of its file."""
     folder = resources.files("nextword.experiments") / "recipes"
     texts = {
         entry.name.removesuffix(".toml"): entry.read_text("utf-8")
@@ -199,7 +199,7 @@ def built_in() -> dict[str, str]:
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """Read a recipe file, or a built-in recipe if there is no such file.
+    """Read the file ``recipe``, or the built-in recipe of this name if there is no such file.
 
     Raises:
         ValueError: If there is no such file or built-in recipe, or the file is not TOML.
@@ -214,7 +214,7 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> CompareConfig:
-    """Validate ``recipe`` after ``overrides``.
+    """Apply ``overrides`` (``key.path=value``) to ``recipe``, and validate the result.
 
     >>> configured({"task": "lm", "methods": ["softmax"]}, ["training.steps=20", "seeds=[0, 1]"]).seeds
     [0, 1]

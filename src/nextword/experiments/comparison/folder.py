@@ -3,17 +3,17 @@
 ```
 compare.json                      settings that identify the comparison; no other comparison may use the folder
 start/start.json, start/model/    the initial checkpoint; start/counts.npz if token counts are needed
-start/backbone/                   its weights under the names of a trained model, if trained models link to them
+start/backbone/                   the checkpoint's weights, if trained models link to them, with a trained model's names
 trained/<head-objective>-seed<k>/ outcome.json and model/, or checkpoints while the training is unfinished
 trained/<...>--then-<...>-seed<k>/ the same for a second stage
 search/<method>.json              the settings that a method's search tried and chose
-runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
-runs/<method>-seed<k>/samples/    the texts that it generated, with a file for each decoding and sampling seed; the
+runs/<method>-seed<k>/record.json record of a finished run; measured.json if only its texts are missing
+runs/<method>-seed<k>/samples/    the texts that the run generated: a file for each decoding and sampling seed; the
                                   ending .partial means that a file is unfinished
 texts/                            evaluations of the texts, with a file for each decoding
 results.json, report.html         all finished runs
 ```
-A file that marks something as finished is written last and atomically. So a process may be killed at any time.
+A file that marks something as finished is written last and atomically, so that a process may be killed at any time.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class ComparisonFolder(ResumableFolder):
         self.results, self.report = self.path / "results.json", self.path / "report.html"
 
     def stages(self, method: Method, seed: int) -> list[Path]:
-        """Folders of a method's trainings, in order. Other methods may share them."""
+        """Folders of the trainings of ``method`` with ``seed``, in order. Other methods may share these trainings."""
         return [self.path / "trained" / f"{stage}-seed{seed}" for stage in method.stages]
 
     def trained(self, method: Method, seed: int) -> Path:
-        """Folder of the last training, with the trained model."""
+        """Folder of the last training of ``method`` with ``seed``, which has the trained model."""
         return self.stages(method, seed)[-1]
 
     def run(self, method: Method, seed: int) -> Path:
-        """Folder of a run's measurements and texts."""
+        """Folder of the measurements and texts of the run of ``method`` with ``seed``."""
         return self.path / "runs" / f"{method.slug}-seed{seed}"
 
     def record(self, method: Method, seed: int) -> Path:
@@ -72,23 +72,25 @@ class ComparisonFolder(ResumableFolder):
         return self.run(method, seed) / "measured.json"
 
     def search(self, method: Method) -> Path:
-        """File of a method's search."""
+        """File with the grid search of ``method``."""
         return self.path / "search" / f"{method.slug}.json"
 
     def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
-        """Samples file of a run with this decoding and, if given, the sampling seed ``draw``."""
+        """File of the texts that a run generates with ``decoding`` and, if given, the sampling seed ``draw``."""
         name = slug(decoding) if draw is None else f"{slug(decoding)}-draw-{draw}"
         return self.run(method, seed) / "samples" / f"{name}.jsonl"
 
     def relative(self, path: Path) -> str:
-        """A path relative to ``results.json``."""
+        """``path``, which is in this folder, relative to the folder."""
         return path.relative_to(self.path).as_posix()
 
     def as_begun(self, config: CompareConfig) -> CompareConfig:
-        """``config`` with the ``fine_tuning`` with which this folder's comparison began, unless ``config`` sets it.
+        """Return ``config`` with the ``fine_tuning`` of the comparison in this folder, unless ``config`` sets it.
+
+        For a comparison that began before ``fine_tuning.normalize`` existed, it is None unless ``config`` sets it.
 
         Raises:
-            ValueError: If the folder's identity file cannot be read.
+            ValueError: If ``compare.json`` cannot be read.
         """
         if not self.manifest.exists() or not self.has_begun:
             return config
@@ -103,7 +105,7 @@ class ComparisonFolder(ResumableFolder):
     def expect(self, config: CompareConfig, task: Task) -> None:
         """Check that the folder is empty or belongs to this comparison. Nothing is written.
 
-        Methods and seeds may be added, and methods without finished runs may be changed.
+        Methods and seeds may be added. Methods without finished runs, and settings in ``task.may_change``, may differ.
 
         Raises:
             ValueError: If the folder belongs to another comparison (the message names the keys that differ) or has
@@ -119,7 +121,7 @@ class ComparisonFolder(ResumableFolder):
             refuse_others(self.path, self.kind, differences(found, wanted, free))
 
     def begin(self, config: CompareConfig, task: Task) -> None:
-        """Check the folder as ``expect`` does, and write that it belongs to this comparison."""
+        """Check the folder as ``expect`` does. In a new folder, write the settings that identify the comparison."""
         self.expect(config, task)
         if not self.has_begun:
             self.write_manifest(fingerprint(config, task))
@@ -139,9 +141,9 @@ class ComparisonFolder(ResumableFolder):
         return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
-        """The record of a finished run, or ``None``.
+        """The record of the run of ``method`` with ``seed``; ``None`` if the run is not finished.
 
-        If the record cannot be read or names missing samples files, it is renamed, and the run is not finished.
+        A record that cannot be read, or that names missing samples files, is renamed, and the run counts as unfinished.
         """
         path = self.record(method, seed)
         if not path.exists():
@@ -181,13 +183,16 @@ class ComparisonFolder(ResumableFolder):
         shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, method: Method, seed: int) -> None:
-        """Delete the measurements and texts of a run's earlier model."""
+        """Delete the measurements and texts of an unfinished run, because they may be of an earlier model."""
         self.measured(method, seed).unlink(missing_ok=True)
         shutil.rmtree(self.run(method, seed) / "samples", ignore_errors=True)
 
 
 def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
-    """Load the record at ``path``. None if there is no file, or (with a warning) if it cannot be read."""
+    """Load the record of class ``kind`` at ``path``. ``None`` if the file does not exist or cannot be read.
+
+    For a file that cannot be read, a warning gives the reason, followed by ``otherwise``: what is done in its place.
+    """
     if not path.exists():
         return None
     try:
@@ -198,7 +203,7 @@ def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
 
 
 def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
-    """The settings that identify a comparison, and its methods and seeds."""
+    """The settings that identify a comparison, together with its methods and seeds, for ``compare.json``."""
     return {
         "task": config.task,
         "task_version": task.version,
@@ -233,9 +238,9 @@ MAY_GROW = ("methods", "seeds")
 
 
 def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
-    """Differences that prevent a comparison from resuming in a folder, with one line per key.
+    """List differences between a folder's settings (``manifest``) and the current ones (``asked``): one line per key.
 
-    The keys in ``free``, written with dots, may differ.
+    Differences that do not prevent resuming are left out: added methods and seeds, and the dotted keys in ``free``.
 
     >>> differences({"task": "lm", "seeds": {"0": 0}}, {"task": "expand", "seeds": {"0": 0, "1": 1}})
     ['task: "lm" there, "expand" asked for']

@@ -39,10 +39,10 @@ class StoredSearch(Record):
 
 
 def searched(run: Run, setting: Setting) -> Run:
-    """The run with the settings that its method's search chose. An unfinished search is run or resumed.
+    """Return ``run`` with the settings that the search of its method chose. An unfinished search is finished first.
 
     Raises:
-        ValueError: If no training has a validation loss.
+        ValueError: If every training of the search diverged or has a validation loss that is not a finite number.
     """
     if not run.method.search:
         return run
@@ -54,7 +54,7 @@ def searched(run: Run, setting: Setting) -> Run:
 
 
 def finished_searches(setting: Setting) -> dict[str, GridSearch]:
-    """The stored searches of a comparison, by the method's title. A search may be unfinished."""
+    """A mapping from the title of each method with a stored search to this search, which may be unfinished."""
     found = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
     return {title: search for title, search in found.items() if search is not None}
 
@@ -111,7 +111,7 @@ def _drop_losers(method: Method, search: GridSearch, setting: Setting) -> None:
 
 
 def settled(method: Method, folder: ComparisonFolder) -> Method:
-    """The method with the settings that its search chose. Without a choice, the method is unchanged."""
+    """``method`` with the settings that its search in ``folder`` chose; unchanged without a search or a choice."""
     search = _stored(method, folder) if method.search else None
     return method if search is None or search.chosen is None else method.with_settings(search.chosen)
 
@@ -136,10 +136,11 @@ LIKELIHOOD = "mle"
 
 
 def validation_nats(model: NextWordModel, rows: Any, batch_size: int, progress: Progress | None = None) -> float:
-    """Mean negative log-likelihood of the labels in ``rows`` under a model whose objective is ``LIKELIHOOD``.
+    """Mean negative log-likelihood of the labels in ``rows`` under ``model``, whose objective must be ``LIKELIHOOD``.
 
     The likelihood is used instead of the training loss, so that models with different loss weights (HistAlign's alpha)
-    are comparable. ``rows`` are the rows that ``Data.validation`` returns.
+    are comparable. ``rows`` are the rows that ``Data.validation`` returns. ValueError if they have no tokens to
+    predict.
 
     Returns:
         Nats per token over all tokens; NaN if the loss of a batch is NaN or infinite.

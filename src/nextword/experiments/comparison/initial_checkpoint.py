@@ -92,7 +92,7 @@ class InitialCheckpointRecord(Record):
     """The task's measurements of the checkpoint."""
 
     def summary(self) -> dict[str, JsonValue]:
-        """The summary for ``results.json``."""
+        """Origin, checksum, size, training and measurements of the checkpoint, for ``results.json``."""
         said: dict[str, JsonValue] = {"model": self.source, "sha256": self.sha256, "parameters": self.parameters}
         if self.training is not None and self.training.curve:
             said |= {"steps": self.training.curve[-1].step, "training_loss": self.training.curve[-1].loss}
@@ -119,7 +119,7 @@ class InitialCheckpoint:
     """Default for whether ``+mi`` normalises hidden states of a pretrained model; a spec may set it."""
 
     def backbone(self) -> PreTrainedModel:
-        """Load a new copy of the model, in float32."""
+        """Load a new copy of the checkpoint's model, in float32."""
         return _plain_model(str(self.folder / "model"), self.architecture)
 
     def filled(self, head: HeadSpec) -> HeadSpec:
@@ -127,7 +127,7 @@ class InitialCheckpoint:
         return with_counts(head, self.counts)
 
     def attached(self, method: Method, seed: int) -> Any:
-        """Make the model of a method for its training. Its new parameters depend only on ``seed``."""
+        """Make the model with which ``method`` begins its training. Its new parameters depend only on ``seed``."""
         if method.from_scratch:
             set_seed(seed)
             backbone = self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=PRECISION))
@@ -138,7 +138,7 @@ class InitialCheckpoint:
         return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained, self.normalize)
 
     def parameters(self, model: NextWordModel) -> int:
-        """Number of parameters of a model that begins from the checkpoint. Tied parameters count once."""
+        """Number of parameters of ``model``, which begins from the checkpoint. Tied parameters count once."""
         return sum(parameter.numel() for parameter in model.parameters())
 
     def save(self, model: NextWordModel, folder: Path) -> None:
@@ -154,7 +154,7 @@ class InitialCheckpoint:
         return load(folder)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
-        """The model on its whole backbone, so that it can read any text and generate."""
+        """Return ``model`` with its whole backbone, which can read any text. Here, that is ``model`` itself."""
         return model
 
     @property
@@ -166,14 +166,14 @@ class InitialCheckpoint:
 def prepare_start(
     config: CompareConfig, task: Task, folder: Path, stages: Watcher, unfinished: bool = True
 ) -> InitialCheckpoint:
-    """Prepare the initial checkpoint in ``folder``. If it is not complete, load or train it.
+    """Return the initial checkpoint in ``folder``. If it is incomplete, copy the named model or train the small model.
 
-    Every method is attached once before any training, so that a wrong spec is found within seconds. If the checkpoint
-    is already complete, methods are attached only if ``unfinished`` is true, because some run is not finished.
+    Before any training, every method is attached once, so that a wrong spec is found within seconds. If the checkpoint
+    was already complete, this is done only if ``unfinished`` is true, which means that some run is not finished.
 
     Raises:
-        ValueError: If a head or objective does not exist or does not fit, or the model is not a plain model of the
-            task's architecture.
+        ValueError: If a head or objective does not exist or does not fit, the model is not a plain model of the task's
+            architecture, or the weights of a complete checkpoint have changed.
     """
     complete = done = _complete_record(folder)
     if done is None:
@@ -297,7 +297,7 @@ class InitialModel:
             self._loaded, self.tokenizer = self._given()
 
     def backbone(self) -> PreTrainedModel:
-        """Load a new copy in float32. The task's small model has random weights."""
+        """Load a new copy of the model in float32. The task's small model has random weights."""
         if self.pretraining is None:
             model, self._loaded = self._loaded, None
             return model or self._given()[0]
@@ -369,9 +369,9 @@ TEST_COUNTS = "test-counts.npz"
 def needed_counts(
     methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
-    """The file with token counts of the training data, created if missing.
+    """The file ``path`` with token counts of the training data, created if missing.
 
-    ``None`` if no head needs the counts and the task generates no texts, whose metrics may need them.
+    ``None`` if no head needs the counts and the task generates no texts. (Metrics of texts may need counts.)
 
     Raises:
         ValueError: If a head has counts that were made with another tokenizer.
@@ -386,7 +386,7 @@ def needed_counts(
 
 
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
-    """The file with token counts of the test data, created if missing. ``None`` if no metric needs it."""
+    """The file ``path`` with token counts of the test data, created if missing. ``None`` if no metric needs it."""
     text = task.data.test_text()
     if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
         return None

@@ -59,10 +59,10 @@ class MeasuredTexts(Record):
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """Evaluates the generated texts of all runs. Returns one evaluation per decoding, by the decoding's title.
+    """Evaluate the generated texts of all runs. Returns a mapping from each decoding's title to an evaluation.
 
-    In an evaluation, each method is one system. Its samples files are those of all its training seeds, and for each
-    training seed those of all sampling seeds of the decoding.
+    In an evaluation, each method is one system, with the samples files of all training seeds and sampling seeds. If the
+    models of an untrained method generate equal texts, only the files of one of them are used.
     """
     if setting.task.writes is None or not records:
         return {}
@@ -178,10 +178,11 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """For each of the first prompts, the human reference and the text of every method's run with the first seed.
+    """For each of the first prompts, the human reference and the texts that the methods generated.
 
-    The texts are those of the first decoding that samples (if none does, of the first decoding), with its first seed.
-    If it is used with and without the prompts, both kinds of texts are shown. The choice does not depend on the texts.
+    The texts are those of the first training seed and the first sampling seed, with the first decoding that samples
+    (the first of all if none samples). If this decoding is used with and without prompts, there is an example for each.
+    The choice does not depend on the texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:
@@ -237,10 +238,10 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """Split a text into spans with the same marks (very rare, repeated, copied ...), as in F2-Softmax, table 4.
+    """Split a text, given as token ``ids``, into spans with equal marks, as in F2-Softmax, table 4.
 
-    ``rare`` (V,) says whether each token id is very rare; ids of V or more count as very rare. ``source`` is the text
-    from which tokens may have been copied.
+    The marks are: very rare, repeated, lower-case and copied. ``rare`` (V,) says whether each token id is very rare;
+    ids of V or more count as very rare. ``source`` is the text from which tokens may have been copied.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
     is_repeated = [token in ids[:position] for position, token in enumerate(ids)]

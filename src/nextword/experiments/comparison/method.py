@@ -122,7 +122,7 @@ class Method(MethodSettings):
 
     @property
     def combinations(self) -> list[dict[str, JsonValue]]:
-        """Combinations of the search, as settings by path. Without a search there is one empty combination.
+        """Combinations of the search, each a mapping from setting path to value; without a search, one empty mapping.
 
         >>> method = Method(head="softmax", search={"training.learning_rate": [1e-5, 3e-5], "training.steps": [10]})
         >>> method.combinations[1]
@@ -132,7 +132,7 @@ class Method(MethodSettings):
 
     @property
     def candidates(self) -> list[Method]:
-        """The methods of the search, each with its own name. Without a search only the method itself."""
+        """One method per combination of the search, each with its own name; without a search, only this method."""
         if not self.search:
             return [self]
         found = []
@@ -142,7 +142,7 @@ class Method(MethodSettings):
         return found
 
     def with_settings(self, chosen: Mapping[str, JsonValue]) -> Method:
-        """The method with these settings, by path, under the same name and without a search.
+        """A copy of the method with the settings ``chosen``, from path to value. It has the same title and no search.
 
         Raises:
             ValueError: If a path does not exist or a value is wrong.
@@ -180,7 +180,7 @@ class Method(MethodSettings):
 
     @property
     def is_tuned(self) -> bool:
-        """Whether test-time settings are chosen on validation data."""
+        """Whether the head's test-time settings are chosen on validation data."""
         return self.trained_as is not None or not self.trained if self.tune is None else self.tune
 
     @property

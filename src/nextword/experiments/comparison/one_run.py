@@ -47,11 +47,11 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Title of the method and seed, for messages."""
         return f"{self.method.title}, seed {self.seed}"
 
     def recorded(self) -> dict[str, Any]:
-        """Method and seed, for records."""
+        """Title, head, objective, conditioner and seed of the run, as fields of a record."""
         return {
             "method": self.method.title,
             "head": self.method.spec,
@@ -86,14 +86,14 @@ class Setting:
         return TaskRows(self.task.data, self.start.tokenizer)
 
     def beginning_from(self, start: InitialCheckpoint) -> Setting:
-        """A copy of this setting with ``start`` as initial checkpoint. It reuses the tokenized rows."""
+        """A copy of this object with ``start`` as initial checkpoint. It reuses the tokenized rows."""
         made = replace(self, start=start)
         vars(made)["rows"] = self.rows
         return made
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
-    """Do the unfinished parts of a run, and write its record last."""
+    """Do the unfinished parts of ``run`` (training, measurements, texts), then write and return its record."""
     method, folder = run.method, setting.folder
     outcome = folder.trained_outcome(folder.trained(method, run.seed))
     if outcome is None:
@@ -126,7 +126,7 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
 
 
 def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
-    """Train the unfinished stages of a run, and return the outcome of the last stage."""
+    """Do and save the unfinished training stages of ``run``, and return the outcome of all stages together."""
     method = run.method
     first, *second = setting.folder.stages(method, run.seed)
     settings = stage_settings(method, setting.config)

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 def checked_task(config: CompareConfig) -> Task:
-    """Build the task of a comparison and run all checks that need no model. ValueError for a mistake."""
+    """Build the task of a comparison, and run all checks that need no model. ValueError if a check fails."""
     config.expect_known_names()
     task = build_task(config)
     check_settings(config, task)
@@ -55,11 +55,11 @@ def checked_task(config: CompareConfig) -> Task:
 
 
 def check_settings(config: CompareConfig, task: Task) -> None:
-    """Run all checks that need no model.
+    """Check the settings of a comparison as far as no model is needed.
 
     Raises:
         ValueError: If a training setting is unknown, a package is missing, a conditioner has no text, generated texts
-            cannot be evaluated, or a method needs the model for its training although states are stored.
+            cannot be evaluated, or ``states`` is set and a method cannot be trained from stored states.
     """
     common_settings(config)
     for method in all_candidates(config):
@@ -107,7 +107,7 @@ AGAINST = "against"
 
 
 def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
-    """Whether a metric compares with the test data of the task."""
+    """Whether ``metric`` compares generated texts with the whole test data of the task (``against = "test"``)."""
     return getattr(parse_metric(metric), AGAINST, None) == TEST
 
 
@@ -126,23 +126,23 @@ def _expect_measurable(task: Task, texts: Texts, methods: Iterable[Method]) -> N
 
 
 def all_candidates(config: CompareConfig) -> list[Method]:
-    """The methods of a comparison. A method with a search is replaced by its candidates."""
+    """The methods of a comparison. A method with a search is replaced by one method per combination of settings."""
     return [candidate for method in config.methods for candidate in method.candidates]
 
 
 def most_layers(config: CompareConfig) -> int:
-    """Number of hidden states per token that a comparison's store of states must have: the most that a method reads."""
+    """Number of layers whose hidden states a comparison's stored states must have: the most that a method reads."""
     return max(1, *map(read_layers, all_candidates(config)))
 
 
 def read_layers(method: Method) -> int:
-    """Number of layers whose states ``+mi`` of the method's heads reads on a decoder-only model; 0 without ``+mi``."""
+    """Number of layers whose hidden states ``+mi`` of the method's heads reads (decoder-only); 0 without ``+mi``."""
     read = [getattr(parse_head(head), "mi", None) for head in (method.head, method.trained_head)]
     return max(0 if one is None else one.layers or 3 for one in read)
 
 
 def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
-    """The encoder of the task's auxiliary texts. ``None`` if no method has a conditioner.
+    """Folder or hub name of the encoder of the task's auxiliary texts. ``None`` if no method has a conditioner.
 
     Raises:
         ValueError: If a method has a conditioner, but the task has no auxiliary text or encoder.
@@ -160,10 +160,11 @@ def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
 
 
 def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, counts: Path | None) -> None:
-    """Build each method on a copy of the initial checkpoint. A method with generation arguments generates two tokens.
+    """Build each method on a copy of ``backbone``. A method with generation arguments also generates two tokens.
 
     Raises:
-        ValueError: If a method does not fit the initial checkpoint, or a learning rate names an unknown group.
+        ValueError: If a method does not fit the backbone, ``generate`` rejects an argument, or a learning rate names an
+            unknown group of parameters.
     """
     encoder = needed_encoder(config.methods, task)
     asked: set[str] = set()
@@ -206,7 +207,7 @@ def build_method(
     pretrained: bool,
     normalize: bool = True,
 ) -> Any:
-    """Make the model with which a method begins one training stage, on ``backbone``.
+    """Make the model with which ``method`` begins the training stage with ``objective``, on ``backbone``.
 
     ``counts`` is the file of token counts for a head that needs them and names no file. If the backbone is
     ``pretrained``, the head has its fine-tuning defaults instead of the published ones. ``normalize`` is whether a head

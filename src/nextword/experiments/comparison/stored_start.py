@@ -1,7 +1,7 @@
-"""One store with states of the initial checkpoint, from which the heads of all methods and seeds are trained.
+"""Trains the heads of all methods and seeds from one store: a folder with hidden states of the initial checkpoint.
 
-The store is built if it is missing. Trainings do not load the backbone, and saved models link to one copy of its
-weights.
+The store is built if it is missing. Trainings do not load the backbone, and saved models link to one copy of the
+backbone's weights.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FIXED = ("model_fingerprint", "precision")
 
 @dataclass(frozen=True)
 class StoredStart(InitialCheckpoint):
-    """An initial checkpoint with stored states, so that the model does not compute them in training.
+    """An initial checkpoint with stored hidden states, so that the model does not compute them in training.
 
     Attributes:
         states: Folder of the store.
@@ -60,21 +60,21 @@ class StoredStart(InitialCheckpoint):
     states: Path = Path()
 
     def backbone(self) -> Any:
-        """A backbone of the output layer and the stored states, in float32."""
+        """A backbone in float32 that has the output layer, and reads the stored states instead of computing them."""
         return StoredBackbone.open(self.states, PRECISION)
 
     def parameters(self, model: NextWordModel) -> int:
-        """Number of parameters of the whole model. Its backbone is not loaded."""
+        """Number of parameters of ``model`` with its whole backbone, which is not loaded."""
         own = [one for name, one in model.named_parameters() if not name.startswith(BACKBONE)]
         return self.record.parameters + sum(one.numel() for one in own)
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Writes the head, and hard links to the backbone's weights, or copies where the disk has no hard links."""
+        """Write the head of ``model`` into ``folder``, and hard links to the backbone's weights, or copies."""
         model.config.dtype = model.dtype  # the training may have changed the precision
         write_ordinary(model, str(self.folder / "model"), folder, self.folder / SHARED)
 
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
-        """The head saved in ``folder``, on stored states."""
+        """Load the head saved in ``folder``, as a model on the stored states."""
         config: Any = AutoConfig.from_pretrained(folder)
         backbone = StoredBackbone.open(self.states, config.dtype)
         model = attach_to_train(backbone, config.head, objective or config.objective)
@@ -82,11 +82,11 @@ class StoredStart(InitialCheckpoint):
         return model.eval()
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:
-        """The saved head, on stored states if the task measures running text, otherwise on the whole model."""
+        """Load the head in ``folder``: on stored states if ``task`` measures running text, else on the whole model."""
         return self.saved(folder) if isinstance(task, WindowTask) else super().measured(folder, task)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
-        """Loads the whole backbone, and puts the head of ``model`` on it."""
+        """Return ``model`` with the whole backbone, which is loaded if ``model`` reads stored states."""
         is_stored = isinstance(model.backbone, StoredBackbone)
         return ordinary(model, str(self.folder / "model")) if is_stored else model
 
@@ -116,10 +116,10 @@ def is_stored(config: CompareConfig) -> bool:
 
 
 def stored_start(setting: Setting, states: str, command: str) -> StoredStart:
-    """The initial checkpoint with its store. An unfinished store is built, or its build is resumed.
+    """Return the initial checkpoint with the store in the folder ``states``, which is built or completed if necessary.
 
     Raises:
-        ValueError: If the store has the states of another model or other rows, lacks layers that a head reads, or has
+        ValueError: If the store is of another model, lacks rows of the comparison or layers that a head reads, or has
             another precision than in earlier calls.
     """
     folder, start = Path(states).expanduser(), setting.start

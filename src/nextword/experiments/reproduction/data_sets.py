@@ -40,20 +40,20 @@ class DataSet(Settings):
 
 @cache
 def known_data_sets() -> dict[str, DataSet]:
-    """All data sets of the experiments by folder name."""
+    """A mapping from folder name to data set, for all data sets of the experiments."""
     return packaged_entries(DataSet, FOLDER / "data_sets.toml")
 
 
 def packaged_entries(kind: type[Entry], file: Traversable) -> dict[str, Entry]:
-    """The entries of a packaged TOML file, by name."""
+    """Read a TOML file of the package. Returns a mapping from each table's name to an entry of class ``kind``."""
     return {name: validated(kind, table, name) for name, table in parsed(file.read_bytes(), file.name).items()}
 
 
 class DataFolder:
-    """Paths of the data sets: in one folder under their names, or each with its own path.
+    """Paths of the data sets: subfolders of ``folder``, except for those in ``places``, which maps names to paths.
 
     Raises:
-        ValueError: If the folder does not exist or a data set is unknown.
+        ValueError: If ``folder`` is not a folder, or ``places`` has an unknown data set or a path that does not exist.
     """
 
     def __init__(self, folder: Path | None = None, places: Mapping[str, Path] | None = None) -> None:
@@ -80,7 +80,7 @@ class DataFolder:
         """Make the paths from command-line options: a folder, and ``NAME=PATH`` for single data sets.
 
         Raises:
-            ValueError: If there are several folders, or as for the class.
+            ValueError: If two folders or two paths of one data set are given, or for the same reasons as for the class.
         """
         folders: list[Path] = []
         places: dict[str, Path] = {}
@@ -99,10 +99,10 @@ class DataFolder:
         return cls(folders[0] if folders else None, places)
 
     def resolved(self, wanted: Any) -> Any:
-        """Resolve the paths of experiments (``"xsum/pairs.jsonl"``, or a list of such) to local paths.
+        """Convert a data path of an experiment (``"xsum/pairs.jsonl"``), or a list of such paths, to local paths.
 
         Raises:
-            ValueError: If a file is missing; the message says where to get the data set.
+            ValueError: If a file is missing or empty; the message says where to get the data set.
         """
         if isinstance(wanted, list):
             return [self.resolved(one) for one in wanted]
@@ -121,7 +121,7 @@ class DataFolder:
         return str(root / inside) if inside else str(root)
 
     def missing(self, wanted: Iterable[Any]) -> list[str]:
-        """One message per missing file."""
+        """One message for each data path in ``wanted`` whose files are missing or empty."""
         lines = []
         for one in wanted:
             try:
@@ -131,7 +131,7 @@ class DataFolder:
         return list(dict.fromkeys(lines))
 
     def too_small(self, wanted: Iterable[Any]) -> list[str]:
-        """One message per file that is much smaller than usual."""
+        """One message per file of the data sets in ``wanted`` that is smaller than 90 % of its usual size."""
         lines = []
         for name in data_sets_of(wanted):
             for file, size in known_data_sets()[name].sizes.items():
@@ -145,16 +145,16 @@ class DataFolder:
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """The lines of an error message (``problem``), with where to get its data.
+        """Split the error message ``problem`` into lines, after adding where to get the data sets concerned.
 
-        Its data is the data sets whose folders it mentions, or if it mentions none, all of ``wanted``.
+        These are the data sets whose folders the message mentions, or if it mentions none, all data sets in ``wanted``.
         """
         meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
         return (f"{problem} (the data is from {where})" if meant else problem).splitlines()
 
     def mentioned(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """The data sets whose folders a message mentions."""
+        """Names of the data sets in ``wanted`` whose folders the message ``problem`` mentions."""
         return [name for name in data_sets_of(wanted) if str(self._root(name)) in problem]
 
     def _root(self, name: str) -> Path:
@@ -169,7 +169,7 @@ class DataFolder:
 
 
 def names_of(wanted: Iterable[Any]) -> list[str]:
-    """The data paths of experiments in one list, each once.
+    """Flatten ``wanted``, whose items are data paths or lists of data paths, to one list without repetitions.
 
     >>> names_of(["xsum/pairs.jsonl", ["wikitext-2", "xsum/pairs.jsonl"]])
     ['xsum/pairs.jsonl', 'wikitext-2']
@@ -178,7 +178,7 @@ def names_of(wanted: Iterable[Any]) -> list[str]:
 
 
 def data_sets_of(wanted: Iterable[Any]) -> list[str]:
-    """The data sets of these paths, each once."""
+    """Names of the data sets to which the data paths in ``wanted`` belong, each once."""
     return list(dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)))
 
 

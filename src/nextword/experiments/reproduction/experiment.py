@@ -66,14 +66,14 @@ class Experiment(Settings):
     """Paper scale: the paper's models and data; None: not done."""
 
     def at(self, scale: Scale) -> AtScale | None:
-        """The experiment at a scale; ``None`` if it is not done there."""
+        """The experiment at ``scale``; ``None`` if it is not done at this scale."""
         known: dict[Scale, AtScale | None] = {"small": self.small, "pretrained": self.pretrained, "paper": self.paper}
         return known[scale]
 
 
 @cache
 def known_experiments() -> dict[str, Experiment]:
-    """Return all experiments by name."""
+    """Return a mapping from name to experiment, for all experiments."""
     return packaged_entries(Experiment, FILE)
 
 
@@ -92,7 +92,7 @@ def find_experiment(name: str) -> Experiment:
 
 
 def expected_experiment(name: str, scale: Scale) -> AtScale:
-    """Return an experiment at a scale.
+    """Return the experiment ``name`` at ``scale``.
 
     Raises:
         ValueError: If the name is unknown, or the experiment is not done at this scale.
@@ -104,7 +104,9 @@ def expected_experiment(name: str, scale: Scale) -> AtScale:
 
 
 def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
-    """All overrides of the recipe, as ``key.path=value``. If ``data`` is None, data paths stay names of data sets.
+    """All overrides of an experiment's recipe, as ``key.path=value``, including those that set data paths.
+
+    Data paths are local paths. If ``data`` is None, they stay as in experiments.toml, such as ``xsum/pairs.jsonl``.
 
     Raises:
         ValueError: If data is missing.
@@ -124,12 +126,12 @@ def recipe_of(one: AtScale) -> dict[str, Any]:
 def comparison_of(
     one: AtScale, data: DataFolder, start: Path | None = None, changes: Sequence[str] = ()
 ) -> CompareConfig:
-    """Return the comparison of an experiment.
+    """Return the settings of the comparison that an experiment makes.
 
     Args:
         one: The experiment at a scale.
         data: Paths of the data sets.
-        start: Folder of the initial checkpoint, if it is that of another experiment.
+        start: Folder of the initial checkpoint, if another experiment makes it.
         changes: Further overrides.
 
     Raises:
@@ -155,7 +157,7 @@ def settings_of(config: CompareConfig) -> dict[str, Any]:
 
 
 def setting(settings: Mapping[str, Any], path: str) -> Any:
-    """Return a setting by its path, such as ``training.learning_rate``; ``None``: not set.
+    """Return the value at ``path``, such as ``training.learning_rate``, in nested ``settings``; ``None``: not set.
 
     >>> setting({"training": {"steps": 5}}, "training.steps"), setting({}, "training.steps")
     (5, None)
@@ -176,11 +178,11 @@ WITHOUT_TRAINING = {"settings": "no training", "human": "people's judgements"}
 
 @dataclass(frozen=True)
 class Minutes:
-    """Minutes with one thread, from experiments.toml.
+    """Duration with one thread, from experiments.toml.
 
     Attributes:
-        runs: Training, evaluation and generation.
-        starts: Initial checkpoints, each counted once, even if several experiments share it.
+        runs: Minutes of training, evaluation and generation.
+        starts: Minutes of making initial checkpoints. A checkpoint that several experiments share counts once.
     """
 
     runs: float
@@ -188,7 +190,7 @@ class Minutes:
 
 
 def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
-    """Minutes of a table's experiments at a scale; ``None`` if there are none or one was not measured."""
+    """Minutes of a table's experiments at ``scale``; ``None`` if none is done there or one has unknown minutes."""
     asked = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
     done = {of: expected_experiment(of, scale) for of in (one.runs_of or name for name, one in asked.items())}
     if not done or any(one.minutes is None for one in done.values()):
@@ -199,7 +201,7 @@ def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
 
 
 def effort(table: PaperTable, scale: Scale = "small") -> str:
-    """What a table takes, in words: minutes with one thread, "trained" if not measured, or why nothing is trained."""
+    """The duration of a table in words: "about 5 min" (one thread), "trained" if unknown, or why nothing is trained."""
     if table.kind in WITHOUT_TRAINING:
         return WITHOUT_TRAINING[table.kind]
     minutes = minutes_of(table, scale)

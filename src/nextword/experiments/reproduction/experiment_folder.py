@@ -1,4 +1,4 @@
-"""Run an experiment in its own folder: a resumable comparison, with its duration."""
+"""Run an experiment as a resumable comparison in its own folder, and record its duration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ START = "start"
 
 @dataclass(frozen=True)
 class Request:
-    """What to reproduce, and how.
+    """Request to reproduce tables: their names, scale, data and settings.
 
     Attributes:
         tables: Names PAPER/TABLE.
@@ -79,18 +79,18 @@ class ExperimentFolders:
         self._request = request
 
     def folder(self, name: str) -> Path:
-        """Return the folder of an experiment, or of the one whose runs it uses."""
+        """Return the folder of the experiment ``name``, or of the experiment whose runs it uses."""
         return self._request.out / "experiments" / self._request.scale / (self._expected(name).runs_of or name)
 
     def at_scale(self, name: str) -> AtScale | None:
-        """The experiment at the request's scale; ``None`` if it is not done there."""
+        """The experiment ``name`` at the request's scale; ``None`` if it is not done at this scale."""
         return find_experiment(name).at(self._request.scale)
 
     def config(self, name: str) -> CompareConfig:
-        """Return the comparison of an experiment for this request.
+        """Return the settings of the comparison that the experiment ``name`` makes for this request.
 
         Raises:
-            ValueError: If it is not done at this scale, data is missing, or an override is wrong.
+            ValueError: If the experiment is not done at this scale, data is missing, or an override is wrong.
         """
         one = self._expected(name)
         start = None if one.start is None else self.folder(one.start) / START / "model"
@@ -104,11 +104,13 @@ class ExperimentFolders:
         return [f"states={json.dumps(str(self.folder(name) / 'states'))}"] if is_stored else []
 
     def doubts(self, name: str) -> list[str]:
-        """One message per data file of an experiment that may be incomplete."""
+        """One message for each data file of the experiment ``name`` that is so small that it may be incomplete."""
         return self._request.data.too_small(self._expected(name).data.values())
 
     def run(self, name: str, progress: Watcher) -> ExperimentResults:
-        """Run the unfinished part of an experiment, after the experiment that makes its initial checkpoint.
+        """Do the unfinished runs of the experiment ``name``, and return its results.
+
+        If another experiment makes the initial checkpoint, this checkpoint is made first.
 
         Raises:
             ValueError: As for ``config`` and ``compare_methods``.
@@ -136,7 +138,7 @@ class ExperimentFolders:
             raise ValueError("\n".join(data.explained(str(problem), wanted))) from problem
 
     def settings(self, name: str) -> ExperimentResults:
-        """The settings and data of an experiment without running it; the data is read on first use."""
+        """The settings and data of the experiment ``name``, which is not run. The data is read when first used."""
         config = self.config(name)
 
         @cache
@@ -201,7 +203,9 @@ def _times(folder: Path) -> Times:
 
 
 def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[str]) -> CompareConfig:
-    """The comparison with those of the user's metrics (``judges``) that the recipe at the paper's scale also has.
+    """Return ``config`` with those metrics in ``judges`` that the paper-scale recipe of ``experiment`` also has.
+
+    They replace metrics of the same name in ``config``.
 
     Raises:
         ValueError: If a metric or its setting is unknown.

@@ -229,7 +229,7 @@ class PaperTable(Address):
         return self
 
     def at(self, scale: Scale) -> PaperTable:
-        """The table with the rows of a scale."""
+        """A copy of the table with only the rows that exist at ``scale``."""
         return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
 
     def row(self, title: str) -> PaperRow:
@@ -241,7 +241,7 @@ class PaperTable(Address):
         return _named({column.name: column for column in self.columns}, name, "column")
 
     def address(self, row: PaperRow, column: PaperColumn) -> Address:
-        """The address of a cell's number; the row's parts override the column's, which override the table's."""
+        """Address of a cell's number: parts of the cell override the row's, then the column's, then the table's."""
         own = row.cells.get(column.name) or row.cells.get(column.group) or Address()
         return own.within(row.within(column.within(self)))
 
@@ -254,12 +254,12 @@ class PaperTable(Address):
 
     @property
     def places(self) -> list[tuple[PaperRow, PaperColumn]]:
-        """All cells, row by row."""
+        """All cells, row by row, each as a pair of row and column."""
         return [(row, column) for row in self.rows for column in self.columns]
 
     @property
     def experiments(self) -> list[str]:
-        """The experiments that fill the table, each once."""
+        """Names of the experiments that fill the table, each once."""
         cells = [self.address(*place) for place in self.places] or [self]
         names = [name for cell in cells for name in (cell.experiment, cell.plus)]
         return list(dict.fromkeys(name for name in names if name is not None))
@@ -299,7 +299,7 @@ def load_paper(name: str) -> Paper:
 
 
 def find_table(name: str) -> PaperTable:
-    """Find a table by the paper's name and its own: "histalign/table-1".
+    """Find a table by its full name PAPER/TABLE, such as "histalign/table-1".
 
     Raises:
         ValueError: If the paper or table is unknown; the message suggests the nearest name.

@@ -1,4 +1,4 @@
-"""Run the experiments of tables, fill the tables, and write a page for each and one for all."""
+"""Run the experiments of tables, fill the tables with our numbers, and write a page per table and one for all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reproduced:
 
 
 def tables_named(wanted: Sequence[str]) -> list[str]:
-    """Find tables by name: PAPER/TABLE, or PAPER for all of its tables.
+    """Names of the tables in ``wanted``, each once, as PAPER/TABLE. An item is a table, or PAPER for all its tables.
 
     Raises:
         ValueError: If a paper or table is unknown; the message suggests the nearest name.
@@ -51,12 +51,12 @@ def tables_named(wanted: Sequence[str]) -> list[str]:
 
 
 def all_tables() -> list[str]:
-    """Every table of every paper."""
+    """Names of all tables of all papers, as PAPER/TABLE."""
     return tables_named(names())
 
 
 def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> list[str]:
-    """Experiments that fill these tables, each once, without those not done at this scale."""
+    """Names of the experiments that fill ``tables``, each once, without those not done at the scale of ``folders``."""
     needed: dict[str, None] = {}
     for name in tables:
         table = find_table(name)
@@ -72,7 +72,7 @@ def reproduce(
 ) -> Reproduced:
     """Fill tables of the papers with our numbers.
 
-    Finished runs of an earlier call are kept; the same call runs the rest.
+    Finished runs of an earlier call are kept; the same call does the rest.
 
     Args:
         request: The tables, data and settings.
@@ -80,7 +80,7 @@ def reproduce(
         announce: Function called when an experiment begins, with its name, its number and the number of experiments.
 
     Raises:
-        ValueError: If data is missing or a comparison's settings are wrong; raised before any run.
+        ValueError: If data is missing or an override is wrong (before any run), or a comparison cannot begin.
         ComparisonInterrupted: On Ctrl-C; finished runs are kept.
     """
     folders = ExperimentFolders(request)
@@ -117,7 +117,7 @@ def _fill(request: Request, tables: Sequence[str], experiments: dict[str, Experi
 
 
 def tables_in(out: Path) -> list[ReproducedTable]:
-    """All filled tables of a folder, in the order of the papers."""
+    """Load all filled tables in the folder ``out``, in the order of the papers."""
     order = {name: number for number, name in enumerate(all_tables())}
     found = [ReproducedTable.load(path) for path in sorted((out / "tables").rglob("*.json"))]
     return sorted(found, key=lambda table: (order.get(table.name, len(order)), table.scale))

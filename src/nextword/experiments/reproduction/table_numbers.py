@@ -25,8 +25,8 @@ class ExperimentResults:
 
     Attributes:
         settings: Settings of the comparison, with defaults.
-        results: Results of the runs; ``None``: it was not run, because only settings and data are needed.
-        record: Record of the run.
+        results: Results of the runs; ``None``: the experiment was not run, because only settings and data are needed.
+        record: Facts about the runs for the table's record, such as seeds and minutes.
         data: Function that returns the task's description of its data, used if the experiment was not run.
     """
 
@@ -37,7 +37,7 @@ class ExperimentResults:
 
 
 class MissingValueError(Exception):
-    """We have no number for a cell; the message gives the reason to the reader of the table."""
+    """Raised if we do not have a number for a cell. The message gives the reason to the reader of the table."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CellValue:
     """Our number or text for one cell.
 
     Attributes:
-        by_seed: Number by training seed, in the paper's unit; empty for text.
+        by_seed: A mapping from training seed to our number, in the paper's unit; empty for text.
         low: Lower end of the 95 % interval over seeds; with one seed, of the measurement.
         high: Upper end of the interval.
         text: Text instead of a number.
@@ -65,7 +65,7 @@ class CellValue:
 
 
 def cell_value(address: Address, one: ExperimentResults) -> CellValue:
-    """Return the number at an address; settings and data are available without a run.
+    """Return our number at ``address`` in the results of the experiment ``one``. Settings and data do not need a run.
 
     Raises:
         MissingValueError: If there is no number at this address.

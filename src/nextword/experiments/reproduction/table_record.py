@@ -44,9 +44,9 @@ from nextword.results.records.reproduced_table import (
 def table_record(
     name: str, table: PaperTable, experiments: Mapping[str, ExperimentResults], scale: Scale, command: str
 ) -> ReproducedTable:
-    """Make the record of PAPER/TABLE, with our numbers beside the printed ones, and with its claims tested.
+    """Make the record of the table ``name``, with our numbers beside the printed ones, and with its claims tested.
 
-    ``experiments`` may lack those that were not run yet or are not done at this scale.
+    ``experiments`` maps names to results. It may lack experiments that were not run yet or are not done at this scale.
     """
     table = table.at(scale)
     cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}
@@ -160,7 +160,10 @@ Cells = Mapping[tuple[str, str], CellValue | str]
 
 
 def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
-    """Test every claim of a table with our numbers. ``people`` has the human value at the address of each cell."""
+    """Test every claim of a table with our numbers.
+
+    ``cells`` and ``people`` map row title and column name to our number and to the human value of the same measure.
+    """
     judged = []
     for claim in table.claims:
         comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]

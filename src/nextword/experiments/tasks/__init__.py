@@ -1,6 +1,6 @@
 """Tasks. Each reads data and provides training rows and measurements. ``task.py`` has the base class.
 
-Every module here is imported. So the class in a new file is found automatically if it is registered.
+All modules of this package are imported, so that a registered task in a new file is found automatically.
 """
 
 from __future__ import annotations

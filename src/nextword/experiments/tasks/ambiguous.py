@@ -6,7 +6,7 @@ Each prompt has two correct next words and two wrong ones:
     right: king, woman; wrong: queen, man
 
 Source: Chang & McCallum (2022), as used by HistAlign (Wan et al., 2023), sections 5.1, 5.3 and 6.1, tables 1 and 9.
-Differences from the published data: Each pair of a relation is in only one split, so that no test pair is in the
+Differences from the published data: Each word pair of a relation is in only one split, so that no test pair is in the
 training data (the released split repeats about 31 % of its test examples in training). Two pairs are combined in one
 order only, so that no prompt occurs twice. The wording is ours. The lexicon is part of the package.
 """
@@ -177,7 +177,7 @@ class Ambiguous(Task):
 
 
 class TwoAnswers(Measures):
-    """Measures Acc@k of the two correct words, rank and spectrum of log-probabilities, and prompts that list words."""
+    """Measures Acc@k of the two correct words, rank and spectrum of log-probabilities, and answers to word lists."""
 
     def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
         self._data, self._probes, self._config = data, asked, config
@@ -205,7 +205,7 @@ class TwoAnswers(Measures):
         return Evaluation(metrics=metrics | ranks, spectrum=spectrum, examples=examples)
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Choose a cache's temperature and weight by the likelihood of both words of the validation prompts."""
+        """Choose a cache's temperature and weight by the likelihood of the correct words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
         return tuned(model, lambda: mean_nll(model, encoded, self._config.batch_size))
 

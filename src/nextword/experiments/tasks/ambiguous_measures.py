@@ -51,7 +51,7 @@ class EncodedPrompt:
 
 
 def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> list[EncodedPrompt]:
-    """Tokenize the prompts. A prompt is left out if two of its correct and wrong words begin with the same token.
+    """Tokenize the prompts. A prompt is left out if two of its four words (correct or wrong) begin with the same token.
 
     Raises:
         ValueError: If no prompt is usable, e.g. with a character tokenizer.
@@ -83,7 +83,10 @@ def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> Non
 def accuracy(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
-    """Acc@k (``hits_at_k``) over all prompts and per group. If ``mode`` is joint, also the two words' likelihood."""
+    """Acc@k (``hits_at_k``) over all prompts, and over the prompts of each group ("places", "people").
+
+    If ``mode`` is "joint", also the mean loss on the two correct words.
+    """
     parts, nats = [], []
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
@@ -158,9 +161,9 @@ def example_predictions(
     modes: Sequence[str],
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens for one prompt per group and mode, with each component's contribution.
+    """The top ``k`` tokens for one prompt per group and mode, with the contribution of each part of the head.
 
-    The correct tokens are the first tokens of the two correct words, as for Acc@k.
+    Such a part is a cache, for instance. The correct tokens are the first tokens of both correct words, as for Acc@k.
     """
     chosen = {row.prompt.group: row for row in reversed(prompts)}
     predictions = []
@@ -185,10 +188,10 @@ def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size:
 def completion_accuracy(
     model: NextWordModel, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
-    """Share of prompts, by relation, after which the model's most probable token is the first of a correct word.
+    """For each relation, the share of prompts after which the model's most probable token begins a correct word.
 
-    ``probes`` are triples of relation, prompt and correct word. A prompt of several triples counts once, and each of
-    their words is correct, because a state may have several well-known cities.
+    ``probes`` are triples of relation, prompt and correct word. Triples with the same relation and prompt are one
+    prompt with several correct words, because a state may have several well-known cities.
     """
     completing: dict[tuple[str, str], set[int]] = {}
     for relation, prompt, word in probes:
@@ -216,7 +219,7 @@ LISTS = 50
 def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
     """Prompts that list words: those of the papers (``named`` is ``PAPERS``) or of the file ``named``.
 
-    If ``named`` is None, prompts are made of templates and test words.
+    If ``named`` is None, prompts are made from templates and the test words of ``lexicon``.
     """
     if named is None:
         return list(_of_lexicon(lexicon, splits, seed))
@@ -224,10 +227,10 @@ def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], se
 
 
 def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
-    """The probes whose prompt has only known words and whose listed words begin with different tokens.
+    """The prompts in ``asked`` that have only known words, and whose listed words begin with different tokens.
 
     Raises:
-        ValueError: If there is no such probe.
+        ValueError: If there is no such prompt.
     """
     found = [probe for probe in asked if _is_usable(probe, tokenizer)]
     if not found:
@@ -250,9 +253,10 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """For each set of probes: the probability of all words that a prompt lists together, averaged over the prompts.
+    """For each set of prompts in ``asked``, the mean total probability of the words that a prompt lists.
 
-    If these words are correct, also their mean entropy, divided by the entropy of equal shares.
+    If these words are correct, also the mean entropy of their shares of this probability, divided by the entropy of
+    equal shares.
     """
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
@@ -274,7 +278,7 @@ def probe_metrics(
 def probe_examples(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
-    """The most probable tokens after the first prompt of each set, in each mode: as many as the prompt lists words."""
+    """The most probable tokens after the first prompt of each set in ``asked``, in each mode: one per listed word."""
     first: dict[str, WordProbe] = {}
     for probe in asked:
         first.setdefault(probe.name, probe)

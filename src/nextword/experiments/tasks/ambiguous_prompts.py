@@ -56,7 +56,7 @@ class AmbiguousPrompts(Data):
 
     @cached_property
     def prompts(self) -> dict[str, list[AmbiguousPrompt]]:
-        """The sampled prompts of each split."""
+        """A mapping from the name of each split to its sampled prompts."""
         config = self._config
         found: dict[str, list[AmbiguousPrompt]] = {}
         haystack = Haystack(config.pairs, config.distractors, config.noise)
@@ -152,10 +152,10 @@ class Haystack:
     def hide(
         self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
-        """Add the surrounding text to prompts. With the default settings, prompts are unchanged.
+        """Add the surrounding text to ``prompts``. With the default settings, prompts are unchanged.
 
-        The words of the added text come from the same split. The added text depends only on the prompt and the seed. In
-        ``training``, a share of the prompts gets wrong labels.
+        The added words are from ``pairs``: the word pairs of the same split, by group. The added text depends only on
+        the prompt and ``seed``. If ``training`` is true, the share ``noise`` of the prompts gets wrong labels.
 
         Raises:
             ValueError: If there are too few other words.
@@ -210,12 +210,12 @@ LIST_FRAME = "The list says {line}. I read it again: {line}."
 
 @cache
 def frames() -> dict[str, Any]:
-    """Sentence templates, by relation and by group."""
+    """The content of frames.toml: templates of sentences for each relation and each group, and first names."""
     return tomllib.loads(data_text("frames.toml"))
 
 
 def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
-    """Generate ``count`` short documents. Each pair is the subject of about the same number of documents."""
+    """Generate ``count`` short documents. Each word pair is the subject of about the same number of documents."""
     rng = random.Random(seed)
     all_frames = frames()
     subjects = [(relation, pair) for relation in lexicon.relations for pair in relation.pairs]
@@ -240,7 +240,7 @@ def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
 
 
 def frame_words() -> list[str]:
-    """Texts with all words and names of the templates, for a tokenizer that must know them."""
+    """Texts with all words and first names of the templates, from which a word tokenizer is trained."""
     all_frames = frames()
     blank = dict.fromkeys("abcdxyznm", "")
     relations = [table for name, table in all_frames.items() if name not in ("names", "groups")]
@@ -266,7 +266,7 @@ def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) 
 
 
 def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
-    """For every pair: its relation, a prompt and the word that completes it, to test what a model knows."""
+    """Triples for each word pair: the name of its relation, a prompt, and the word that a model should predict next."""
     all_frames = frames()
     return [
         (relation.name, prompt.format(a=first, b=second), answer.format(a=first, b=second))

@@ -36,7 +36,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Relations, the source of their pairs, and its SHA-256."""
+    """Relations with their word pairs, the source of the pairs, and the SHA-256 of this source."""
 
     relations: tuple[Relation, ...]
     source: str
@@ -57,7 +57,7 @@ class PairSplit:
 
 
 def data_text(name: str) -> str:
-    """Read a file of the package's data folder."""
+    """Read the file ``name`` in the package's folder ``ambiguous_data``."""
     return (resources.files("nextword.experiments.tasks") / "ambiguous_data" / name).read_text(encoding="utf-8")
 
 
@@ -212,7 +212,9 @@ class AmbiguousPrompt:
 
 
 def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
-    """The two diagonals of two word pairs, each with the other diagonal. Empty if the pairs share a word (Texas below).
+    """For the word pairs (a, b) and (c, d): the diagonals (a, d) and (b, c), each followed by the other diagonal.
+
+    Empty if the pairs share a word (Texas below).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
     [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]
@@ -226,7 +228,7 @@ def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPai
 
 
 def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> list[AmbiguousPrompt]:
-    """All prompts from ``pairs``: for every two pairs, both diagonals in every template and in both orders."""
+    """All prompts from ``pairs``: the ``diagonals`` of every two pairs in each template of ``group`` and order."""
     return [
         AmbiguousPrompt(template.format(*shown), group, shown, other)
         for first, second in combinations(pairs, 2)

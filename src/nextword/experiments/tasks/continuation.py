@@ -61,7 +61,7 @@ class StoryWritingConfig(WritingConfig):
     finished."""
 
     def texts(self) -> Texts | None:
-        """The text generation of a comparison; ``None``: no texts."""
+        """The decodings and metrics of a comparison's texts; ``None`` if no texts are generated."""
         return self.texts_after("") if self.prompts else None
 
 
@@ -199,7 +199,7 @@ class StoryParts:
 
 
 def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
-    """Read a folder with one file per split, or one file.
+    """Read the stories of ``path``: a folder with one file per split, or one file.
 
     Stories without a split are split by a hash of their text. If only the validation split is missing, the same hash
     selects a share of the training stories for it.
@@ -287,7 +287,7 @@ def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> lis
 
 
 def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], limit: int | None) -> TokenStream:
-    """The ids of ``story_ids``, and the number of bytes of each token: 0 for start and end tokens.
+    """The ids of ``story_ids``, and for each id after the first its number of bytes: 0 for start and end tokens.
 
     Stories are read only until there are ``limit`` tokens after the first; None: all stories.
     """

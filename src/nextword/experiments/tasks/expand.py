@@ -82,7 +82,7 @@ class ExpandGenerationConfig(WritingConfig):
     finished."""
 
     def texts(self) -> Texts | None:
-        """The text generation of a comparison; ``None``: no texts."""
+        """The decodings and metrics of a comparison's texts; ``None`` if no texts are generated."""
         return self.texts_after("", WITH_PROMPT) if self.prompts else None
 
 
@@ -212,7 +212,7 @@ class ArticleStart(SmallStart):
 
 
 class Steering(Measures):
-    """Measures the likelihood of the test articles' beginnings: alone, with their summary, with another summary."""
+    """Measures the likelihood of the beginnings of test articles: alone, after their summary, after another summary."""
 
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         self._data, self._config = data, config
@@ -255,13 +255,13 @@ class SteeringScorer:
     def nats(
         self, beginnings: Sequence[Beginning], prompted: bool, progress: Progress | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Sum of the nats of each beginning. The tokens of a summary before the beginning do not count."""
+        """Negative log-likelihood (nats) of each beginning; if ``prompted``, given its summary as prompt."""
         pairs = self.prompts.before(beginnings, prompted)
         rows = target_log_probs(self.model, pairs, self.batch_size, self.inputs, progress)
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """Nats, bits per byte and two perplexities: of all articles together, and the mean over articles."""
+        """Nats, bits per byte and perplexity of all articles together, and the mean perplexity over articles."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)

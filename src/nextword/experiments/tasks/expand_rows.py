@@ -74,7 +74,7 @@ class SummaryArticles(Data):
         return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
-        """Object that makes the conditioner's inputs from the summaries to which prompts belong."""
+        """Object that makes the conditioner's inputs from the summaries of prompts."""
         return SummaryInputs(model, self._auxiliary(tokenizer))
 
     def _auxiliary(self, tokenizer: PreTrainedTokenizerBase) -> AuxiliaryTokenizer | None:
@@ -107,7 +107,7 @@ class SummaryArticles(Data):
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
-        """Blocks of training articles and additional texts. A share of the articles is put after their summary."""
+        """Rows to train the small initial model: blocks of articles, some after their summary, and additional texts."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
@@ -121,7 +121,7 @@ class SummaryArticles(Data):
         return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """The number of articles with too few tokens. ValueError if all articles of a split have too few."""
+        """For each split, the number of articles that are too short. ValueError if all articles of a split are."""
         prompts, counts = self.prompts(tokenizer), {}
         for part in PARTS:
             pairs: list[Pair] = getattr(self.pairs, part)
@@ -131,7 +131,7 @@ class SummaryArticles(Data):
         return counts
 
     def expect_long_articles(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raise ValueError if all training articles are too short."""
+        """Raise ValueError if all training articles have fewer than ``task.length`` tokens."""
         self._articles(self.pairs.train, self.prompts(tokenizer), "training")
 
     def _columns(self, summaries: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[int]]]:
@@ -286,7 +286,7 @@ class SummaryPrompts:
         return 1 + self.longest + len(self.line_end) + self.length
 
     def __call__(self, summaries: Sequence[str]) -> list[list[int]]:
-        """Each summary as token ids, truncated at the end, with a newline."""
+        """Each summary as token ids: its first ``longest`` tokens and a newline."""
         if not summaries:
             return []
         encoded: Any = self.tokenizer(list(summaries), add_special_tokens=False, verbose=False)
@@ -314,7 +314,7 @@ class SummaryPrompts:
         return long_enough
 
     def before(self, beginnings: Sequence[Beginning], prompted: bool) -> list[Prompt]:
-        """The tokens before each text: a start token, optionally followed by the summary."""
+        """One prompt per beginning: a start token, then the summary if ``prompted``. The beginning is the target."""
         return [
             Prompt(
                 context=[self.start, *(one.prompt if prompted else [])],
@@ -329,7 +329,7 @@ class SummaryPrompts:
 
 
 def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> None:
-    """Raise ValueError if all of ``count`` articles are too short."""
+    """Raise ValueError if ``articles`` is empty, because all ``count`` articles are shorter than ``length`` tokens."""
     if not articles:
         raise ValueError(
             f"all {count} {part} articles are shorter than task.length ({length} tokens). Give longer articles or a "
@@ -354,7 +354,7 @@ class SummaryInputs:
         self._states: dict[str, Tensor] = {}
 
     def __call__(self, prompts: Sequence[Prompt]) -> dict[str, Tensor]:
-        """The keyword arguments for ``distribution`` and ``generate``."""
+        """Keyword arguments of ``distribution`` and ``generate`` for the summaries of ``prompts``."""
         if self.model.conditioner is None or self.auxiliary is None:
             return {}
         summaries = [str(prompt.source) for prompt in prompts]

@@ -35,7 +35,7 @@ def wants_counts(head: HeadSpec) -> bool:
 
 
 def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
-    """The head with ``counts`` as its counts file if it needs one. Any other head is unchanged."""
+    """The head with ``counts`` as its counts file, if it needs counts and names no file; otherwise unchanged."""
     if counts is None or not wants_counts(head):
         return head
     return {**parse_head(head).model_dump(exclude_unset=True), FIELD: str(counts)}
@@ -56,7 +56,7 @@ def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: 
 
 
 def counts_file(path: Path, data: Data, tokenizer: PreTrainedTokenizerBase) -> Path:
-    """The file with the counts of the training data, created if missing."""
+    """The file ``path`` with the counts of the training data, created if missing."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         training_counts(data, tokenizer).save(path)
@@ -64,7 +64,7 @@ def counts_file(path: Path, data: Data, tokenizer: PreTrainedTokenizerBase) -> P
 
 
 def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
-    """Counts of all tokens that are labels in training."""
+    """How often each token is a label in the training rows."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     for rows in _labels(data.training(tokenizer)):
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])

@@ -109,7 +109,7 @@ class TextData(TextBlocks):
         self.parts, self._config = parts, config
 
     def describe(self) -> dict[str, int | float | str]:
-        """Bytes of each split, the kind of split and the checksum."""
+        """Bytes of each split, the kind of split, the checksum, and window and stride of the measurements."""
         return {
             "source": self.parts.source,
             "sha256": self.parts.sha256,

@@ -1,4 +1,4 @@
-"""Measurements on pairs: likelihood of the test targets, and predictions of rare source words."""
+"""Measurements on pairs: likelihood of the test targets, and predictions where a target copies a rare source word."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class TargetLikelihood(Measures):
     """Measures the likelihood of each test target after its context (the source or prompt).
 
-    ``tokens`` is a function of a tokenizer, a split and a number (None: all). It tokenizes as many first pairs.
+    ``tokens`` is a function of a tokenizer, the name of a split, and a number. It returns this many first pairs of the
+    split (None: all) as token ids.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class TargetLikelihood(Measures):
 
 
 class PairLikelihood(TargetLikelihood):
-    """Measures the likelihood of the test targets and the predictions of some rare source words."""
+    """Measures the likelihood of the test targets, and predictions of rare words that a target copies."""
 
     def __init__(
         self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PairEncoder], config: PairTaskConfig
@@ -126,10 +127,11 @@ def example_predictions(
     count: int = 3,
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens where a target has a rare word of its source, with each component's contribution.
+    """The top ``k`` tokens at positions where a target copies a rare word from its source.
 
-    The predictions are for the first ``count`` pairs whose target has such a word as a single token, not as its first
-    word. A word is rare if it is not in ``frequent``.
+    A word is rare if it is not in ``frequent``. There is one prediction for each of the first ``count`` pairs with such
+    a word, which must be a single token and not the first word of the target. Each prediction has the contribution of
+    each part of the head (such as a cache).
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:

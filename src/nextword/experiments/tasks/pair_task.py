@@ -268,7 +268,7 @@ class EncodedPair:
 
     @property
     def tokens(self) -> TokenPair:
-        """The ids of the source and of the target, including the end-of-sequence token."""
+        """The ids of the source and of the target, both with special tokens, and the number of bytes of the target."""
         return TokenPair(self.source.ids, self.target.ids, len(self.target.text.encode()))
 
 
@@ -311,7 +311,7 @@ class PairEncoder:
             self._after = [*self._after, end]
 
     def __call__(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
-        """Tokenize pairs. ValueError if a source has a gap and there is no mask token."""
+        """Tokenize pairs. ValueError if a sentence was removed from a source and there is no mask token."""
         sources = [self.prefix + self._with_mask(pair.source) for pair in pairs]
         encoded = zip(
             self._encode(sources, self.longest[0]),

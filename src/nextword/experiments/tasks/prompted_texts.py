@@ -46,7 +46,8 @@ class PromptedTexts(Writes):
 
     Args:
         texts: Decodings and metrics of the texts.
-        prompts: Function from a tokenizer to the prompts of each kind (``PromptedDecoding.prompts``).
+        prompts: Function that returns, for a tokenizer, a mapping from kind of prompts (``PromptedDecoding.prompts``)
+            to prompts.
         batch_size: Number of texts generated at a time.
         score_batch: Number of targets scored at a time.
         inputs: Function that makes further model inputs, from model and tokenizer.
@@ -77,8 +78,9 @@ class PromptedTexts(Writes):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Generate samples files. Each file uses its own seed and resumes after its last written batch.
+        """Generate the samples files in ``files``, which maps paths to decoding and seed.
 
+        ``arguments`` are further arguments of ``generate``. An unfinished file is resumed after its last written batch.
         The log-probabilities of the human references are computed once per kind of prompts. If the model may end a
         text, the texts and references in the files have no special tokens.
 
@@ -177,7 +179,7 @@ def _go_on_drawing(kept: Sequence[str], device: torch.device) -> None:
 def as_decoding_says(
     model: NextWordModel, decoding: Decoding, length: int, *, ends: bool
 ) -> AbstractContextManager[None]:
-    """In this block the model generates only with the decoding's arguments, and ignores its generation_config.
+    """In the ``with`` block, ``model`` generates with the arguments of ``decoding`` and without its generation_config.
 
     If ``ends`` is true, a text has at most ``length`` tokens and may end earlier. If false, it has exactly ``length``.
     """
@@ -190,7 +192,10 @@ def as_decoding_says(
 
 
 def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenizerBase) -> list[TopWord]:
-    """The top ``k`` tokens at position ``row``, with each component's part. Tokens of probability 0 are left out."""
+    """The top ``k`` tokens at position ``row``, with the contribution of each part of the head (such as a cache).
+
+    Tokens of probability 0 are left out.
+    """
     log_probs, ids = distribution.top_k(k)
     sources = {name: shares[row].tolist() for name, shares in distribution.sources(ids).items()}
     return [

@@ -48,7 +48,7 @@ class StartSettings(Settings):
     """Settings with ``steps``, ``batch_size`` and ``learning_rate`` of a small model's training."""
 
     def training(self) -> dict[str, Any]:
-        """The training settings."""
+        """``steps``, ``batch_size`` and ``learning_rate`` as a mapping."""
         return self.model_dump(include={"steps", "batch_size", "learning_rate"})
 
 

@@ -69,7 +69,7 @@ class SummaryGenerationConfig(WritingConfig):
     A model-based metric names the folder of its model: {metric = "factcc", model = "FOLDER"}."""
 
     def texts(self) -> Texts | None:
-        """The text generation of a comparison; ``None``: no texts."""
+        """The decodings and metrics of a comparison's texts; ``None`` if no texts are generated."""
         return self.texts_after("") if self.summaries else None
 
     def search(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Summarise(PairTask):
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
     """Pairs made by removing sentences (PEGASUS) from the training documents and the additional documents in ``data``.
 
-    ``data`` is text files, or data sets that are read and split like the task's data and whose training split is used.
+    ``data`` are text files, or data sets whose training split is used. These are read and split like the task's data.
 
     Raises:
         ValueError: If a file does not exist, or no document has enough sentences.

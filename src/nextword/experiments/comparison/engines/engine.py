@@ -26,7 +26,7 @@ Outcome = RunRecord | FailedRun
 
 @dataclass(frozen=True)
 class Resources:
-    """CPU cores and GPUs per run. With a fraction of a GPU, several runs share it. None: the engine's default."""
+    """CPU cores and GPUs of each run; None: the engine's default. If ``gpus`` is below 1, several runs share a GPU."""
 
     cpus: int | None = None
     gpus: float | None = None
@@ -50,7 +50,7 @@ class Engine(ABC):
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """Carry out each run once, and yield its outcome as soon as it has finished or failed.
 
-        The watcher ``setting.stages`` receives the stages of each run. After the generator is closed, no run continues.
+        The watcher ``setting.stages`` receives each run's progress. After the generator is closed, no run continues.
 
         Raises:
             OSError: For an error that would affect every run, such as a full disk.
@@ -76,7 +76,7 @@ class Sequential(Engine):
             )
 
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
-        """Carry out the runs in order."""
+        """Carry out the runs in the order of ``runs``."""
         for run in runs:
             yield run, attempted(run, setting)
 
@@ -85,7 +85,7 @@ class Sequential(Engine):
 
 
 def attempted(run: Run, setting: Setting) -> Outcome:
-    """Carry out a run, and before it the grid search of its method. If the run fails, return a record of the failure.
+    """Carry out ``run``, after the grid search of its method. If the run fails, return a record of the failure.
 
     Raises:
         OSError: For an error that would also make every other run fail.
@@ -103,13 +103,11 @@ LONGEST_REASON = 300
 
 
 def failed(run: Run, setting: Setting, problem: Exception) -> FailedRun:
-    """The record of a run that failed with ``problem``.
+    """Record that ``run`` failed with ``problem``.
 
     A diverged training is deleted, so that the next attempt does not resume from useless weights. After other errors
-    the training keeps its checkpoints.
-
-    Raises:
-        OSError: If ``problem`` is an OSError or a full disk, because it would also make every other run fail.
+    the training keeps its checkpoints. If ``problem`` is an OSError or comes from a full disk, it is raised, because it
+    would also make every other run fail.
     """
     if isinstance(problem, OSError) or full_disk(problem) is not None:
         raise problem
@@ -174,9 +172,10 @@ def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
 
 
 def startable(waiting: Sequence[Run], running: Iterable[Run], setting: Setting) -> list[Run]:
-    """The waiting runs that may start now.
+    """The runs in ``waiting`` that may start now.
 
-    A run waits if it shares an unfinished training or a search with a running run, or with a run earlier in the queue.
+    A run may not start if a running run, or a run before it in ``waiting``, needs the same unfinished training. If one
+    of the two has an unfinished search, they may not have any training in common.
     """
     before = [needs(run, setting.config, setting.folder) for run in running]
     free = []

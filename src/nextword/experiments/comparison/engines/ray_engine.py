@@ -51,7 +51,7 @@ class RayEngine(Engine):
     """
 
     def expect(self, config: CompareConfig) -> None:
-        """Starts Ray, and checks that a machine has the cores and GPUs of a run (not with ``RAY_ADDRESS``).
+        """Start Ray, and check that some machine has enough cores and GPUs for a run (not with ``RAY_ADDRESS``).
 
         Raises:
             ValueError: If Ray is not installed, torchrun has started several processes, or no machine has enough
@@ -78,7 +78,7 @@ class RayEngine(Engine):
                 )
 
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
-        """Yield outcomes in the order in which runs finish."""
+        """Carry out the runs as Ray tasks. Yield each run with its outcome, in the order in which the runs finish."""
         ray = _started()
         taken = self._taken(setting.config, ray)
         mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
@@ -158,7 +158,7 @@ after a delay."""
 
 @dataclass(frozen=True)
 class Message:
-    """A call of a method of the watcher of a run: the method's name and arguments."""
+    """A progress report of a run: the name of a method of ``Watcher`` (``event``) and its arguments (``given``)."""
 
     run: str
     event: str
@@ -172,7 +172,7 @@ class Mailbox:
         self._messages: list[Message] = []
 
     def post(self, message: Message) -> None:
-        """Add a message."""
+        """Add ``message`` to the queue."""
         self._messages.append(message)
 
     def take(self) -> list[Message]:
@@ -189,7 +189,7 @@ class Deliveries:
         self._delivered = Counter[str]()
 
     def deliver(self) -> None:
-        """Pass the messages that have arrived."""
+        """Take all queued messages from the mailbox, and call the watcher's methods that they name."""
         import ray
 
         for message in ray.get(self._mailbox.take.remote()):
@@ -197,13 +197,13 @@ class Deliveries:
             self._delivered[message.run] += 1
 
     def deliver_all(self, run: Run, posted: int) -> None:
-        """Pass messages until all ``posted`` messages of ``run`` are passed. Some arrive after its task has ended."""
+        """Pass messages until ``posted`` messages of ``run`` are passed. Some arrive after the run's task has ended."""
         while self._delivered[run.name] < posted:
             self.deliver()
 
 
 class PostingWatcher(Watcher):
-    """Watcher that posts the stages of a run to the mailbox. The run's outcome is not posted: the task returns it.
+    """Watcher of ``run`` that posts progress reports to ``mailbox``. The run's outcome is returned, not posted.
 
     Posting never waits, because Ray would give the cores of a waiting task to another task.
     """
@@ -214,18 +214,18 @@ class PostingWatcher(Watcher):
         self.posted = 0
 
     def began(self, name: str, stage: str) -> None:
-        """Post the event."""
+        """Post that ``stage`` of the run begins."""
         self._post("began", name, stage)
 
     def advanced(self, name: str, share: float) -> None:
-        """Post the event, unless the stage has posted one shortly before."""
+        """Post the finished ``share`` of the stage, unless a share was posted less than a second before."""
         now = time.monotonic()
         if now - self._last >= _MESSAGE_EVERY:
             self._last = now
             self._post("advanced", name, share)
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """Post the event."""
+        """Post that ``stage`` of the run has ended, and its duration."""
         self._post("ended", name, stage, seconds)
 
     def _post(self, event: str, *given: Any) -> None:

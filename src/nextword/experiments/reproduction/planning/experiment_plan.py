@@ -51,17 +51,17 @@ class ExperimentPlan:
         name: Name of the experiment.
         tables: Requested tables that use its results.
         data: Data paths as in experiments.toml: a data set or a file in it.
-        problems: Problems, one line each.
-        notes: Notes, one line each.
+        problems: Faults that prevent the experiment, one line each.
+        notes: Messages that do not prevent it, one line each.
         methods: Number of methods.
         seeds: Training seeds of each method.
-        start: The initial checkpoint of all methods.
+        start: Description of the initial checkpoint of all methods.
         row: Tokens per training row.
         steps: Optimiser steps of all trainings and seeds, without the training of the initial checkpoint.
         tokens: Training tokens of these steps.
         parameters: Parameters of the largest method.
         disk: Bytes of models and checkpoints.
-        work: The trainings; None: there is a problem, or no model could be built.
+        work: The trainings and model sizes; None: there is a problem, or no model could be built.
         costs: Cost per step of each training, in the order of ``work.all_trainings``; empty before ``timed``.
     """
 
@@ -90,21 +90,21 @@ class ExperimentPlan:
 
     @property
     def memory(self) -> float | None:
-        """Peak memory of the largest training in bytes; None if that of one training is unknown."""
+        """Peak memory in bytes of the largest training; None if the memory of some training is unknown."""
         known = [cost.memory for cost in self.costs if cost.memory is not None]
         return max(known) if known and len(known) == len(self.costs) else None
 
 
 @dataclass
 class Findings:
-    """Problems and notes, one line each."""
+    """Faults that prevent an experiment (``problems``), and messages that do not (``notes``), one line each."""
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
-    """Seconds of a training with all its seeds; None: unknown."""
+    """Seconds of ``training`` with all its seeds, from the ``cost`` of one step; None: unknown."""
     steps = cost.steps if training.steps is None else training.steps
     return None if cost.seconds is None or steps is None else cost.seconds * steps * training.runs
 
@@ -122,10 +122,10 @@ def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
 
 
 def experiment_plan(name: str, request: Request) -> ExperimentPlan:
-    """Plan an experiment that is done at the scale of a request, without times.
+    """Plan the experiment ``name`` at the scale of ``request``, without times.
 
     Raises:
-        ValueError: If an override is not a setting of the experiment.
+        ValueError: If the experiment is not done at this scale, or an override is not a setting of it.
     """
     one = expected_experiment(name, request.scale)
     findings = Findings(problems=request.data.missing(one.data.values()))
@@ -228,15 +228,15 @@ def _total(numbers: Sequence[Number | None]) -> Number | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of all experiments.
+    """Plan of all experiments of a request.
 
     Attributes:
-        experiments: Experiments in the order in which they run.
+        experiments: Plans of the experiments, in the order in which these run.
         without: Tables for which nothing runs at this scale.
-        speed: Source of the times.
+        speed: Description of how times were measured or estimated.
         disk: Bytes that will be written.
         free: Free bytes on the disk.
-        problems: Problems that concern no single experiment.
+        problems: Faults that do not belong to a single experiment.
     """
 
     experiments: list[ExperimentPlan]
@@ -253,10 +253,10 @@ class Plan:
 
 
 def plan(request: Request, clock: Clock) -> Plan:
-    """Plan everything that a request needs. Writes nothing, and trains only the few steps that are timed.
+    """Plan everything that ``request`` needs. Writes nothing, and trains only the few steps that are timed.
 
     Raises:
-        ValueError: If an override is not a setting of any experiment.
+        ValueError: If one of the experiments does not have a setting that an override names.
     """
     folders = ExperimentFolders(request)
     names = needed_experiments(request.tables, folders)
@@ -287,7 +287,7 @@ LINES = 1000
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with synthetic texts; ``None`` if the task's data is not plain text, or the task rejects the texts."""
+    """Task with synthetic texts in place of ``data``; ``None`` if that is not plain text, or the task rejects them."""
     data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
@@ -323,7 +323,10 @@ def judge_models(texts: Texts, findings: Findings) -> None:
 
 
 def find_model(name: str | None, where: str, findings: Findings) -> None:
-    """Check a model's name: a folder with a readable config.json, a GGUF file, a hub name, or "start"."""
+    """Check ``name``: a folder with a readable config.json, a GGUF file, a downloaded hub model, or "start".
+
+    Faults are added to ``findings``; their messages name the setting ``where``.
+    """
     if name == OWN_START:
         return
     if name is None:

@@ -53,7 +53,7 @@ class ModelSize:
     Attributes:
         parameters: All parameters, tied ones counted once.
         trained: Trainable parameters.
-        passed: Parameters that each token of a row passes through: all except an encoder of another text.
+        passed: Parameters that each token of a row passes through: all except those of an encoder of auxiliary texts.
     """
 
     parameters: int
@@ -84,7 +84,7 @@ def method_size(
 
 
 def zipf_counts(vocabulary: int, path: Path) -> Path:
-    """Synthetic token counts (Zipf), for heads whose shape depends on counts that do not exist yet."""
+    """Write synthetic token counts (Zipf) to ``path``, for heads whose shape depends on counts not made yet."""
     counts = (1_000_000 / np.arange(1, vocabulary + 1)).astype(np.int64) + 1
     TokenCounts(counts, tokenizer=None, source="a stand-in").save(path)
     return path
@@ -143,15 +143,14 @@ class ExperimentWork:
     """Everything known about a comparison before its initial checkpoint exists.
 
     Attributes:
-        config: The comparison.
+        config: Settings of the comparison.
         task: The task; None: its data is missing and cannot be synthesised.
-        origin: The comparison that makes the initial checkpoint, with its task: ``config``, unless it shares the
-            checkpoint of another comparison.
+        origin: Settings and task of the comparison that makes the initial checkpoint: this comparison or another one.
         length: Tokens per training row; None: unknown.
         trainings: All trainings except that of the initial checkpoint.
-        beginning: Training of the initial checkpoint; None: there is none, or another comparison does it.
-        backbone: Configuration of the initial checkpoint.
-        sizes: Model sizes of all methods, search candidates and the initial checkpoint, by title.
+        beginning: Training of the initial checkpoint; None: it is not trained, or another comparison trains it.
+        backbone: Configuration of the initial checkpoint; None: it depends on missing data.
+        sizes: A mapping from title to model size, for all methods, search candidates and the initial checkpoint.
         lacks: Reason why steps cannot be timed; empty if they can.
     """
 
@@ -231,8 +230,8 @@ class PlannedTraining:
         stage: 0 for the first, 1 for the second.
         settings: Training settings.
         runs: Number of seeds.
-        steps: Optimiser steps; None: it is set in epochs and the data's size is unknown.
-        row: Length of its rows; None: unknown.
+        steps: Optimiser steps; None: the length is set in epochs and the number of rows is unknown.
+        row: Length of the training rows; None: unknown.
     """
 
     method: Method
@@ -268,7 +267,7 @@ def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength
 
 
 def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:
-    """Tokens per training row, from a task's settings, or if these do not say, from its first 200 rows.
+    """Tokens per training row: the length in a task's ``settings``, or else the mean over 200 rows of ``task``.
 
     >>> row_length({"block": 256}), row_length({"max_source_tokens": 500, "max_target_tokens": 60})
     (RowLength(tokens=256, exactness='exactly'), RowLength(tokens=560, exactness='at most'))
@@ -286,7 +285,7 @@ def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLeng
 
 
 def training_rows(task: Task | None) -> int | None:
-    """Number of training rows of tasks whose rows are pairs; None: unknown without tokenizing."""
+    """Number of training rows, if the task's description states it (pairs or sentences); None: unknown."""
     described = {} if task is None else task.data.describe()
     found = [described[name] for name in ("train_pairs", "train_sentences") if isinstance(described.get(name), int)]
     return int(found[0]) if found else None
@@ -362,7 +361,7 @@ class PublishedModel(Settings):
     """Sizes, with transformers' names."""
 
     def config(self) -> PretrainedConfig:
-        """Return the configuration."""
+        """Make the transformers configuration."""
         from transformers import AutoConfig
 
         config: PretrainedConfig = AutoConfig.for_model(self.type, **self.settings)
@@ -371,12 +370,12 @@ class PublishedModel(Settings):
 
 @cache
 def published_models() -> dict[str, PublishedModel]:
-    """All published models, by the last part of their hub name."""
+    """A mapping from the last part of a hub name to the model, for all published models in the package's list."""
     return packaged_entries(PublishedModel, FOLDER / "planning" / "published_models.toml")
 
 
 def model_config(name: str, where: str) -> PretrainedConfig:
-    """Return the transformers config of a saved model, or of a known or downloaded one.
+    """Return the transformers config of a saved or downloaded model, or of a model in ``published_models``.
 
     >>> model_config("openai-community/gpt2", "start.model").n_layer
     12

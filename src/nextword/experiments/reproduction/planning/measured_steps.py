@@ -59,7 +59,7 @@ INTERRUPTED = "not timed, because of an interruption"
 
 
 class StepsHere:
-    """Times the first steps of trainings on this machine, once per kind, and reports the results."""
+    """Times the first steps of trainings on this machine, once per kind of training, and passes reports to ``say``."""
 
     told = "this machine, a few steps of each kind of training; evaluation and generation take additional time"
 
@@ -110,7 +110,7 @@ class StepsHere:
 
 
 def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
-    """A key that is equal for trainings whose steps cost the same: initial checkpoint, data, shapes and batch.
+    """A key that is equal for trainings with the same cost per step: same initial checkpoint, data, shapes and batch.
 
     Floating-point settings of a head or objective (a temperature, a weight) do not change the cost and are ignored.
     """
@@ -212,7 +212,7 @@ class _Enough(TrainerCallback):
 
 
 class FewRows:
-    """Random rows of a data set, always the same."""
+    """``count`` random rows of the data set ``rows``: the same in every call."""
 
     def __init__(self, rows: Any, count: int) -> None:
         self._rows = rows

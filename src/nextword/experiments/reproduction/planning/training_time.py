@@ -76,7 +76,7 @@ class Speed:
 
 
 def gpu_speed(text: str) -> Speed:
-    """Speed of a GPU: its published peak times the fraction that training reaches.
+    """Speed of the GPU that ``text`` (NAME or NAME:FRACTION) names: its published peak times the fraction reached.
 
     >>> gpu_speed("A100 40GB:0.5").told
     'A100 40GB at 50% of its published peak, as given'
@@ -117,7 +117,7 @@ class Gpu(Settings):
 
 @cache
 def known_gpus() -> dict[str, Gpu]:
-    """All known GPUs by name."""
+    """A mapping from name to GPU, for all known GPUs."""
     return packaged_entries(Gpu, FOLDER / "planning" / "gpus.toml")
 
 
@@ -151,11 +151,13 @@ CHECKPOINTS = 2
 def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: TrainingSettings, length: RowLength) -> int:
     """Estimated peak memory of one training, in bytes.
 
-    Weights: 4 bytes per parameter. Gradients and Adam's moments: 12 bytes per trained parameter. Half of both if the
-        weights are in bfloat16.
-    Activations: (34 D + 5 A T) bytes per layer and token in 16 bits, twice that in 32 bits (Korthikanti et al., 2022,
-        for an inner width of 4 D); gradient checkpointing keeps only the layers' inputs. Scores over the vocabulary are
-        computed in chunks of 64 MiB or two thirds of the output embedding's size, whichever is larger.
+    Weights: 4 bytes per parameter. Gradients and Adam's moments: 12 bytes per trained parameter. If the weights are in
+    bfloat16, these numbers are halved.
+
+    Activations: (34 D + 5 A T) bytes per layer and token in 16 bits, twice that in 32 bits, with width D, A attention
+    heads and T tokens per row (Korthikanti et al., 2022, for an inner width of 4 D). Gradient checkpointing keeps only
+    the layers' inputs. Scores over the vocabulary are computed in chunks of 64 MiB or two thirds of the output
+    embedding's size, whichever is larger.
     """
     decoder = backbone.get_text_config(decoder=True)
     scores: int = NUMBER * decoder.vocab_size * settings.batch_size * length.tokens
@@ -175,7 +177,7 @@ def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: Train
 def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> int:
     """Bytes of the initial checkpoint, all trained models, and the checkpoints of the largest training.
 
-    ``sizes`` are those of the trained models. If models are not kept, at most two exist at a time.
+    ``sizes`` are those of the trained models. If ``keep`` is false, only the two largest models count.
     """
     models = sorted((NUMBER * size.parameters for size in sizes), reverse=True)
     largest = max([*sizes, start], key=lambda size: size.parameters + 2 * size.trained)
@@ -184,6 +186,6 @@ def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> 
 
 
 def existing_folder(path: Path) -> Path:
-    """The folder, or its nearest existing parent."""
+    """``path``, or its nearest parent that exists."""
     path = path.expanduser().absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
