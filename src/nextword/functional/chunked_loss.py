@@ -33,7 +33,7 @@ several times."""
 def sum_with_gradient(
     compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
 ) -> Float[Tensor, ""]:
-    """The sum of what ``compute`` returns for each of ``chunks``.
+    """Calls ``compute`` for each of ``chunks`` and returns the sum of the results.
 
     With gradients enabled, the gradient of each chunk is computed immediately and kept until the backward pass, which
     only scales it. A second backward pass through the same graph computes the gradients again. For a shared weight (V,
@@ -165,7 +165,7 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 
 @contextmanager
 def score_memory(mebibytes: int | float) -> Iterator[None]:
-    """Limits the memory for token scores in this block to about ``mebibytes`` MiB, instead of the automatic budget.
+    """In a ``with`` block, limits the memory for token scores to about ``mebibytes`` MiB.
 
     The scores of all V tokens are computed for as many positions at once as fit into the budget. The budget changes
     time and memory, not results. ``float("inf")`` means no limit. The automatic budget is a tenth of a GPU's free
@@ -186,9 +186,9 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
 
 
 def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabShard = ALL_COLUMNS) -> list[slice]:
-    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each; each slice is one row or fits the memory budget.
+    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each. A slice fits the memory budget, or is a single row.
 
-    Processes that share the ``columns`` of scores make the same slices.
+    Processes that each have a shard (``columns``) of the scores make the same slices.
     """
     if torch.compiler.is_compiling():
         # a compiled graph can read neither the budget nor the free memory; a compiled step has few rows

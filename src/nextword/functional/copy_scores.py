@@ -1,4 +1,4 @@
-"""Stored tokens with scores: the entries of a cache, a pointer or a partition."""
+"""Stored tokens with scores, called entries, as in a cache, a pointer or a partition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stored(Protocol):
         """The same entries with ``change`` applied to every tensor that has one row per position."""
 
     def shared(self) -> Sequence[Tensor]:
-        """Tensors shared by all positions that may need a gradient."""
+        """Tensors that may need a gradient and are the same for all positions."""
 
     def scored(self) -> CopyScores:
         """The entries with computed scores."""
@@ -47,12 +47,12 @@ class Stored(Protocol):
 
 @dataclass(frozen=True)
 class CopyScores:
-    """Scores of the S entries stored for the sequence of each of N positions; several entries may hold one token.
+    """S entries (stored tokens) for each of B sequences, and their scores at N positions. Tokens may repeat.
 
     Args:
-        ids: Token of each entry, per sequence. An id outside the vocabulary is not a token; its entry counts only in
+        ids: Token of each entry of each sequence. An id outside the vocabulary is not a token; its entry counts only in
             ``log_mass``.
-        row: Sequence of each position.
+        row: Index in ``ids`` of each position's sequence.
         scores: Log of the unnormalised mass of each entry at each position.
         visible: True for entries that a position may see; all others are ignored.
         first_position: Position, in the sequence or the source, of the first entry's token; the other entries follow
@@ -89,7 +89,7 @@ class CopyScores:
         return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
 
     def relative(self) -> tuple[CopyScores, Float[Tensor, "N"]]:
-        """The same entries with each position's largest score subtracted, and that largest score.
+        """The same entries with each position's largest score subtracted, and this score (0 if nothing is visible).
 
         Without the subtraction, differences of two large masses would lose digits.
         """
@@ -106,16 +106,16 @@ class CopyScores:
         return masked_logsumexp(self.scores, self.visible)
 
     def by_position(self) -> Float[Tensor, "N S"]:
-        """Log-mass of the entry at each position of the sequence; ``-inf`` if it does not exist or is not visible."""
+        """Log-mass of the entry for each position of the text; ``-inf`` if there is no entry or it is not visible."""
         scores = self.scores.masked_fill(~self.visible, -torch.inf)
         return torch.nn.functional.pad(scores, (self.first_position, 0), value=-torch.inf)
 
     def holding(self, ids: Int[Tensor, "N"]) -> CopyScores:
-        """The same entries, but each row sees only the visible entries with the row's token in ``ids``."""
+        """The same entries, but position n sees only the visible entries with the token ``ids[n]``."""
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
     def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
-        """Divides each row's ``log_mass`` among the visible entries with the row's token in ``ids``, by their mass."""
+        """Divides ``log_mass[n]`` among the visible entries with the token ``ids[n]``, in proportion to their mass."""
         entries = self.holding(ids)
         held = entries.any_visible()[:, None]
         total = torch.where(held, entries.log_mass()[:, None], 0.0)
@@ -183,7 +183,7 @@ class CopyScores:
         return masses.new_zeros(len(masses), columns).scatter_add(1, index, masses)
 
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
-        """Log of the summed mass per token of the vocabulary; ``-inf`` if no visible entry holds the token."""
+        """For each token of the vocabulary, log of the summed mass of its visible entries; ``-inf`` if it has none."""
         stored = self.ids[self.row]
         counted = self.visible & (stored >= 0) & (stored < vocab_size)
         return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)
@@ -196,7 +196,7 @@ class CopyScores:
 class Retrieved(CopyScores):
     """Retrieved entries: each position has K entries of its own, which a search found.
 
-    Retrieved entries are used like other entries: ``PointerMixture`` mixes them with any distribution by a gate, and
+    Retrieved entries are used like other entries: ``PointerMixture`` mixes them with any distribution, and
     ``SoftmaxDistribution`` normalises them together with its own scores. Make them with ``Retrieved.of``.
 
     Args:
@@ -213,9 +213,9 @@ class Retrieved(CopyScores):
         visible: Bool[Tensor, "N K"],
         stands: Int[Tensor, "N K 2"],
     ) -> Retrieved:
-        """Makes entries for N positions. If fewer than K were found at a position, ``visible`` is False for the others.
+        """Makes entries for N positions. ``visible`` must be False where fewer than K were found.
 
-        A constant may be added to each row of ``scores``, unless they are normalised together with other scores.
+        Only differences of a position's ``scores`` matter, unless they are normalised together with other scores.
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 
@@ -233,7 +233,7 @@ class Retrieved(CopyScores):
 
 
 def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
-    """Document and position of the retrieved entries, by name; other entries are left out."""
+    """A mapping from each name in ``stored`` with ``Retrieved`` entries to their documents and positions."""
     return {name: entries.stands for name, entries in stored.items() if isinstance(entries, Retrieved)}
 
 
@@ -258,7 +258,7 @@ class UniqueTokens:
 
     @classmethod
     def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> UniqueTokens:
-        """The distinct tokens of sequences.
+        """The distinct tokens of B sequences with S ``ids`` each. Only positions that are ``valid`` count.
 
         >>> words = UniqueTokens.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
         >>> words.ids, words.first, words.column
@@ -279,15 +279,15 @@ class UniqueTokens:
         return cls(words[:, :size], first[:, :size], column, valid)
 
     def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Whether each of the U tokens occurs in the sequence ``row`` before the position ``before``."""
+        """For each n, whether each token of the sequence ``row[n]`` occurs in it before the position ``before[n]``."""
         return self.first[row] < before[:, None]
 
     def occurring(self, row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Whether each of the U tokens occurs anywhere in the sequence ``row``."""
+        """For each n, True for the columns of the sequence ``row[n]`` that are not empty."""
         return (self.first < self.valid.shape[1])[row]
 
     def at(self, visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Whether each of the U tokens is at a valid position of the sequence ``row`` that is ``visible``."""
+        """For each n, whether each token of the sequence ``row[n]`` is at a valid position that is ``visible``."""
         there = visible & self.valid[row]
         found = there.new_zeros((len(row), self.ids.shape[1]), dtype=torch.uint8)
         return found.scatter_reduce(1, self.column[row], there.to(torch.uint8), "amax").bool()
@@ -295,7 +295,7 @@ class UniqueTokens:
     def mean(
         self, scores: Float[Tensor, "N S"], visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]
     ) -> Float[Tensor, "N U"]:
-        """Mean score over the visible positions that hold each token; 0 if none holds it."""
+        """Mean of ``scores[n]`` over the visible positions of each token of the sequence ``row[n]``; 0 without any."""
         column = self.column[row]
         shape = (len(row), self.ids.shape[1])
         total = scores.new_zeros(shape).scatter_add(1, column, scores.masked_fill(~visible, 0.0))
@@ -305,7 +305,7 @@ class UniqueTokens:
 
 @dataclass(frozen=True)
 class WordScores:
-    """For each of N positions, scores of the distinct tokens of its sequence; only those ``present`` are used."""
+    """For each of N positions, scores of the distinct tokens of its sequence; those not ``present`` are ignored."""
 
     words: UniqueTokens
     row: Int[Tensor, "N"]
@@ -314,7 +314,7 @@ class WordScores:
 
     @property
     def ids(self) -> Int[Tensor, "N U"]:
-        """The tokens of each position's sequence."""
+        """The distinct tokens of each position's sequence."""
         return self.words.ids[self.row]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> WordScores:

@@ -21,7 +21,7 @@ def softmax_at_(
     fused_backward: FusedBackward | None = None,
     columns: VocabShard = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """The scores of K tokens per row, and the log-sum-exp of the row; exponentials overwrite ``scores``.
+    """The scores of K tokens per row, and the row's log-sum-exp. ``scores`` is overwritten with exponentials.
 
     Both results are relative to the row's largest score, the peak.
 
@@ -30,7 +30,7 @@ def softmax_at_(
         ids: K tokens per row.
         fused_backward: If given, the gradient overwrites the exponentials; None: the backward pass makes one more (N,
             V) tensor.
-        columns: The columns of ``scores``.
+        columns: Tokens to which the columns of ``scores`` belong: all, or a shard of them.
 
     Returns:
         Scores of the tokens minus the peak; log-sum-exp minus the peak; the peak, the row's largest score, which has no

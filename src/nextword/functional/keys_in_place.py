@@ -27,9 +27,10 @@ class KeysInPlace:
     tensor([[[0., 1.]]])
 
     Args:
-        table: All rows.
+        table: The tensor with these and other rows.
         index: Row of each key in ``table``.
-        counts: Number of keys of each sequence, which come first in ``index``; None if only the GPU has this number.
+        counts: Number of keys of each sequence. They come first in the sequence's row of ``index``, and the rest is
+            unused. None if only the GPU has these numbers.
     """
 
     table: Float[Tensor, "R D"]
@@ -50,7 +51,7 @@ class KeysInPlace:
         return KeysInPlace(self.table, self.index[rows, positions], counts)
 
     def read(self, out: Tensor | None = None) -> Float[Tensor, "B S D"]:
-        """A copy of the keys, in ``out`` if its dtype is that of ``table``, otherwise in float32 or float64."""
+        """A copy of the keys: in ``out`` if it has the dtype of ``table``, otherwise a float32 or float64 tensor."""
         if out is None or out.dtype != self.table.dtype:
             return at_least_float32(self.table[self.index])
         return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
@@ -90,7 +91,7 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
 
 
 class StreamsInPlace(Mapping[str, Tensor]):
-    """Streams (B, S, ...) by name, each copied from the rows of its table on access."""
+    """A mapping from name to tensor (B, S, ...). On access, a tensor is copied from rows of the table with its name."""
 
     def __init__(
         self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"], counts: tuple[int, ...] | None = None
@@ -107,5 +108,5 @@ class StreamsInPlace(Mapping[str, Tensor]):
         return len(self._tables)
 
     def in_place(self, name: str) -> KeysInPlace:
-        """The stream ``name``, which consists of vectors, without a copy."""
+        """The vectors with the name ``name`` as ``KeysInPlace``, without a copy."""
         return KeysInPlace(self._tables[name], self._index, self._counts)

@@ -67,7 +67,7 @@ def aligned_at_end(
 ) -> Shaped[Tensor, "B length ..."]:
     """Removes the ``dropped`` last positions of each row, then returns the last ``length`` positions.
 
-    If a row has fewer positions left, its first position fills the gap (``known_at_end`` marks it).
+    If a row has fewer positions left, its first position fills the gap (where ``known_at_end`` is False).
 
     >>> aligned_at_end(torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([0, 1]), 3)
     tensor([[1, 2, 3],

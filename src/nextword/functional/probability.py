@@ -97,7 +97,7 @@ def truncated(
     """Truncates log-probabilities by top-k and top-p: removed outcomes get ``-inf``; the result is not renormalised.
 
     Args:
-        log_probs: Log-probabilities, in any order.
+        log_probs: Log-probabilities of the outcomes, which need not be sorted.
         top_k: Number of most probable outcomes to keep; of equal ones, the first.
         top_p: The fewest most probable outcomes that together have at least this share of the probability are kept
             (nucleus).
@@ -130,7 +130,9 @@ def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> Non
 
 
 def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """First index of each row where ``cumulative`` exceeds ``uniform`` times its last number; its probability is not 0.
+    """First index of each row where ``cumulative`` exceeds ``uniform`` times the row's last number.
+
+    An index with probability 0 is never returned.
 
     >>> inverse_cumulative(torch.tensor([[0.0, 0.3, 0.3, 1.0]] * 3), torch.tensor([0.0, 0.29, 0.3]))
     tensor([1, 1, 3])

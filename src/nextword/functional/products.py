@@ -176,7 +176,7 @@ def grouped_product(
     ids: Sequence[Int[Tensor, "_K"]],
     fused_backward: FusedBackward | None = None,
 ) -> tuple[Float[Tensor, "_R _K"], ...]:
-    """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both; no row belongs to two groups.
+    """``states[g] @ weight[ids[g]].T`` for every group g, differentiable. The groups have no common ids.
 
     >>> weight = torch.arange(6.0).reshape(3, 2)
     >>> [scores.tolist() for scores in grouped_product(weight, [torch.ones(1, 2)], [torch.tensor([2, 0])])]
@@ -206,7 +206,7 @@ def picked_product(
     ids: Int[Tensor, "B K"],
     fused_backward: FusedBackward | None = None,
 ) -> Float[Tensor, "B Q K"]:
-    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; that of the weight is sparse.
+    """``states[b] @ weight[ids[b]].T`` for every b, differentiable. The gradient of ``weight`` is sparse.
 
     The rows ``weight[ids]`` are copied in blocks. Each copy is dropped after its product and made again in the backward
     pass, to save memory. On a CPU, the gradient of a float16 weight is dense. Under autocast, compilation or

@@ -25,7 +25,7 @@ def sum_with_gradient(
     rows: Sequence[Tensor],
     shared: Sequence[Tensor],
 ) -> Float[Tensor, ""]:
-    """All rows at once, differentiated by autograd."""
+    """The sum over all rows, computed at once and differentiated by autograd."""
     return compute(slice(0, chunks[-1].stop), list(rows), None)
 
 
@@ -35,7 +35,7 @@ def dense_products(
     states: Sequence[Float[Tensor, "_R D"]],
     fused_backward: object = None,
 ) -> list[Float[Tensor, "_R V"]]:
-    """One matrix product per set of states."""
+    """One matrix product for each tensor of ``states``."""
     return [part @ weight.T + (0.0 if bias is None else bias) for part in states]
 
 
@@ -52,14 +52,14 @@ def grouped_product(
     ids: Sequence[Int[Tensor, "_K"]],
     fused_backward: object = None,
 ) -> list[Float[Tensor, "_R _K"]]:
-    """One matrix product per group."""
+    """One matrix product for each group."""
     return [part @ weight[group].T for part, group in zip(states, ids, strict=True)]
 
 
 def softmax_at_(
     scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], fused_backward: object = None, columns: object = None
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """Scores and normaliser, relative to 0 instead of the peak."""
+    """The scores of ``ids``, the row's log-sum-exp, and 0 as the peak, to which both are relative."""
     return scores.gather(1, ids), scores.logsumexp(-1), scores.new_zeros(len(scores))
 
 

@@ -53,7 +53,7 @@ class VocabShard:
     def writable(
         self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """What this process writes to set ``values`` at ``ids``: columns, values, and which of them are ``present``."""
+        """Columns and values to write on this process to set ``values`` at ``ids``, and a mask of those to write."""
         return ids, values, present
 
     def read_by_all(self, tensor: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class VocabShard:
     def from_holders(
         self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
     ) -> Float[Tensor, "B Q K"]:
-        """The results of ``compute`` for the tokens ``ids``, each computed on the process that has the token's row."""
+        """The results of ``compute`` for the tokens ``ids``, each from the process with the token's embedding."""
         return compute(ids)
 
     @property
@@ -80,7 +80,7 @@ class VocabShard:
         return None
 
     def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
-        """The given tokens that are on this process."""
+        """The tokens of ``ids`` that are on this process."""
         return ids
 
     def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
@@ -92,7 +92,7 @@ class VocabShard:
         return self
 
     def rows_at_once(self, limit: int) -> int:
-        """Number of rows of scores to compute at once; ``limit`` is the largest number for this process."""
+        """Number of rows to compute at once, the same on all processes; ``limit`` is this process's maximum."""
         return limit
 
 
@@ -154,7 +154,7 @@ class SharedColumns(VocabShard):
         return same.to_local(grad_placements=[Partial()])
 
     def rows_at_once(self, limit: int) -> int:
-        """The minimum over processes, so that all compute the same number of chunks."""
+        """The smallest ``limit`` of all processes, so that all compute the same number of chunks."""
         return int(self._reduced(torch.tensor(limit, device=self.mesh.device_type), "min"))
 
     def _reduced(self, part: Tensor, operation: Any) -> Tensor:
@@ -164,7 +164,7 @@ class SharedColumns(VocabShard):
 
 
 class ColumnRange(SharedColumns):
-    """A range of tokens per process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter."""
+    """A range of tokens for each process, as DTensor's ``Shard`` divides rows; the last range may be shorter."""
 
     def __init__(self, mesh: DeviceMesh, size: int) -> None:
         super().__init__(mesh)
@@ -215,7 +215,7 @@ class ColumnRange(SharedColumns):
 
 
 class PickedColumns(SharedColumns):
-    """The columns of a group of tokens, numbered by their index in the group; some are on this process."""
+    """The columns of a group of tokens, numbered by their index in the group; ``here`` marks those on this process."""
 
     def __init__(self, mesh: DeviceMesh, here: Bool[Tensor, "K"]) -> None:
         super().__init__(mesh)

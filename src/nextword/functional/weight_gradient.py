@@ -79,9 +79,9 @@ class GradientCollector:
 
     @torch.no_grad()
     def compact(self, fraction_done: float) -> None:
-        """Multiplies the factors, unless those of all rows together will take less memory than the gradient.
+        """Multiplies the factors, unless those of all rows are expected to take less memory than the gradient.
 
-        If ``fraction_done`` is 1, all rows have been added; a multiplied gradient then gets the precision of the
+        ``fraction_done`` is the share of rows added so far. At 1, a multiplied gradient gets the precision of the
         weight.
         """
         if self._total is None and sum(part.numel for part in self._factors) <= self._shape.numel() * fraction_done:
@@ -143,7 +143,7 @@ class FusedBackward:
         self._unused: list[Tensor] = []
 
     def empty_scores(self, states: Float[Tensor, "N D"], columns: int) -> Float[Tensor, "N V"]:
-        """Memory for the scores of these states, to be written in this graph; rows have gaps between them."""
+        """Memory for the scores (N, ``columns``) of ``states``, to be written in this graph, with gaps between rows."""
         width = row_width(columns, states.element_size())
         wanted = len(states) * width
         fits = [block for block in self._unused if block.dtype == states.dtype and block.numel() >= wanted]
@@ -185,12 +185,13 @@ class FusedBackward:
 
 
 def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
-    """An alias of ``weight``. Autograd makes its gradient after the gradients of all operations that follow this call.
+    """An alias of ``weight``, whose gradient autograd makes after those of all operations that follow this call.
 
     Autograd processes the operations that were recorded last first. So call this function before the forward pass whose
     activations should be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a
-    sparse one in place, but makes a copy if the dense one comes first.) The result is an alias even without deferring,
-    because a tied weight also produces the states, and its own gradient would lead through them.
+    sparse one in place, but makes a copy if the dense one comes first.) The result is an alias even if nothing is
+    deferred: a tied weight also produces the states, so a gradient with respect to the weight itself would also pass
+    through the states.
     """
     if not (torch.is_grad_enabled() and weight.requires_grad):
         return weight

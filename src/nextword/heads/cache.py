@@ -45,7 +45,7 @@ class CacheConfig(HeadConfig):
     continued. None: all positions of the current window."""
 
     def to_fine_tune(self) -> CacheConfig:
-        """Replaces a ``fitted`` weight by None: in training, softmax and cache are normalised together."""
+        """These settings with None for a ``fitted`` weight: training normalises softmax and cache together."""
         return self.model_copy(update={"weight": None}) if self.weight == FITTED else self
 
 
@@ -62,16 +62,17 @@ class CacheHead(Head):
     ``j + 1`` on. Encoder-decoder models store the encoder's states with the source tokens. Padding is never stored.
 
     Expresses: tokens of the context can become likely without a matching output embedding. The rank of the
-    log-probability matrix is not bounded by D + 1. Costs: one T x T product. Training this form with ``mle`` is TRIME.
+    log-probability matrix is not bounded by D + 1. Costs: one T x T product. Training with ``weight`` None and ``mle``
+    is TRIME.
 
     With a number as ``weight``, the distribution is ``(1 - weight) softmax + weight P_cache``, where ``P_cache(w)`` is
     ``sum_{j: x_j = w} exp s_j / sum_j exp s_j`` (Grave et al. 2017; TRIME's linear mode). While nothing is stored, the
     distribution is that of the softmax, in mode ``cache_only`` too.
 
-    ``cache:published`` is the first form at temperature 1. On a pretrained model, whose states have large norms, the
-    cache then dominates the softmax until the model is trained. ``cache`` starts in the second form, with a temperature
-    that fits the norms and a weight of at most 0.03, which costs at most 0.031 nats per token on any text.
-    ``nw.calibrate`` chooses better settings on your text.
+    ``cache:published`` has ``weight`` None and temperature 1. On a pretrained model, whose states have large norms, the
+    cache then dominates the softmax until the model is trained. ``cache`` starts with a temperature that fits the norms
+    and a ``weight`` of at most 0.03, which costs at most 0.031 nats per token on any text. ``nw.calibrate`` chooses
+    better settings on your text.
 
     ``long`` is the largest number of earlier positions that a position sees. It may exceed the backbone's window
     (TRIME's long-term memory). Each position is stored once, with the state that predicted its next token. A
@@ -200,7 +201,7 @@ class LazyCopyScores:
     """Cache entries of N positions, whose scores (N, S) are not computed yet.
 
     Args:
-        ids: Token of each entry, per sequence.
+        ids: Token of each entry of each sequence.
         row: Sequence index of each position, ascending.
         queries: Query vector of each position.
         keys: Key vector of each entry.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class TableTextsConfig(WritingConfig):
-    """Settings of the generation for test sentences, and its metrics."""
+    """Settings for generating a sentence from the table of each test sentence, and for the metrics of these texts."""
 
     sentences: int | None = Field(default=None, ge=0)
     """Number of test sentences, from the first, for which a sentence is generated; none: all; 0: generate no texts."""
@@ -59,12 +59,12 @@ class TableTextsConfig(WritingConfig):
     "sp", parser = "module:function"}."""
 
     def texts(self) -> Texts | None:
-        """The text generation of a comparison; ``None``: no texts."""
+        """Decodings and metrics of the generated sentences; ``None`` if ``sentences`` is 0."""
         return None if self.sentences == 0 else self.texts_after("")
 
 
 class TableStartConfig(T5StartConfig):
-    """The small initial T5, used if no pretrained model is given."""
+    """Settings of the small initial T5, which is used if no pretrained model is given."""
 
     data: str | None = None
     """Training text besides the training sentences: a file or folder as for the task lm. A sentence is removed from
@@ -72,7 +72,7 @@ class TableStartConfig(T5StartConfig):
 
 
 class Table2TextConfig(Settings):
-    """Settings of the task; ``data`` is required."""
+    """Settings of the task ``table2text``; ``data`` is required."""
 
     data: str
     """A folder with LogicNLG's original files: train_lm.json, val_lm.json, test_lm.json and all_csv."""
@@ -113,12 +113,12 @@ class Table2TextConfig(Settings):
 
 
 class TableRows(PairRows):
-    """Rows with tables as ``input_ids`` and sentences as ``labels``, plus additional text for the initial model."""
+    """Rows with tables as ``input_ids`` and sentences as ``labels``; for the initial model, also additional text."""
 
     pairs: TableSamples
 
     def whole_text(self) -> str:
-        """All training text: the sentences, and for each table the columns of one of its sentences, without markup."""
+        """All training text: sentences, additional text, and for each table the cells of one sentence's columns."""
         train = self.pairs.train
         tables = list({one.table.name: one for one in train}.values())
         cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.pairs.as_text(tables)]
@@ -126,7 +126,7 @@ class TableRows(PairRows):
         return "\n".join(texts)
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Rows of the training sentences, and of the sentences removed from the additional text."""
+        """Rows for the initial model: the training sentences, and the sentences removed from the additional text."""
         return super()._rows([*self.pairs.as_text(self.pairs.train), *self._first.pairs], tokenizer)
 
     def test_text(self) -> str:
@@ -177,7 +177,7 @@ class TableToText(Task):
             self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Check that the tokenizer has an end token, and that the model has a start token and enough positions."""
+        """Raise ValueError if the tokenizer has no end token, or the model no start token or too few positions."""
         expect_pair_model(model_config, self.config)
         self._encoder(tokenizer)
 
@@ -218,7 +218,7 @@ def _start_pairs(data: str | None) -> StartPairs:
 
 
 class TableSamples:
-    """Sentences in three splits, ``train``, ``validation`` and ``test``, each with a maximum size."""
+    """Sentences in three splits, ``train``, ``validation`` and ``test``, each sampled down to its size in ``sizes``."""
 
     def __init__(
         self,
@@ -240,13 +240,13 @@ class TableSamples:
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:
-        """The human references for the table of a test sentence. The first is the sentence itself."""
+        """All test sentences about the table of the test sentence ``one``. The first is ``one`` itself."""
         others = list(self._by_table[one.table.name])
         others.remove(one.sentence)
         return [one.sentence, *others]
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, checksum, and the number of test sentences whose table or text is in the training data."""
+        """Sizes, checksum, and the numbers of test sentences whose table, or whose text, is in the training data."""
         sizes: dict[str, int | float | str] = {}
         for part in PARTS:
             available = getattr(self.available, part)

@@ -24,17 +24,18 @@ MARKS = tuple(mark for name in _NAMES for mark in (f"<{name}>", f"</{name}>"))
 
 
 class Linearisation:
-    """Converts the columns of a table that a sentence is about to text. Facts of a column are computed only once.
+    """Converts a table to text, but only the columns that a sentence is about.
 
     The caption comes first, then sum and average of each column, then the cells. Each cell has its column's name, its
-    row (from 0), and its rank from the top and from the bottom. White space is collapsed.
+    row (from 0), and its rank in the column from the top and from the bottom. ``precomputation`` may leave out sums,
+    averages and ranks. They are computed only once for each column. White space is collapsed.
 
-    Source: the released code of PLOG (Liu et al., 2022). Difference: the space before a markup text is part of its
-    token.
+    Source: the released code of PLOG (Liu et al., 2022). Difference: the token of a markup text includes the space
+    before it.
 
     Args:
-        precomputation: Which facts of the columns are computed.
-        order: Order of the cells.
+        precomputation: Facts of the columns to compute: ``complete``, ``published`` or ``none``.
+        order: Order of the cells: ``row`` (row by row) or ``column`` (column by column).
 
     Examples:
         >>> from nextword.runtime.corpora.logicnlg import CsvTable
@@ -51,7 +52,7 @@ class Linearisation:
         self._facts = cache(lambda table, column: facts([row[column] for row in table.rows]))
 
     def __call__(self, one: TableSentence) -> str:
-        """Return a sentence's table as text."""
+        """Return the columns that the sentence ``one`` is about, as text."""
         table = one.table
         facts = {column: self._facts(table, column) for column in one.columns}
         parts = ["<table>", _marked("caption", one.title)]
@@ -120,7 +121,7 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 
 
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
-    """The date of each cell. Day, month or year may be missing. ``None`` if one cell is not a date.
+    """The date of each cell. A missing day or month is 1, a missing year ``NO_YEAR``. ``None`` if a date is impossible.
 
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
@@ -132,7 +133,7 @@ def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
 
 
 def month_pattern(names: Sequence[str] | dict[str, int]) -> re.Pattern[str]:
-    """Pattern that finds a month's name as a word."""
+    """A pattern that finds any of ``names``, the names of months, as a whole word."""
     return re.compile(rf"\b(?:{'|'.join(names)})\b")
 
 
@@ -153,7 +154,7 @@ Precomputation = Literal["complete", "published", "none"]
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column with its computed facts."""
+    """The cells of a column, and facts computed from them: ranks, sum and average."""
 
     cells: tuple[str, ...]
     ranks: tuple[tuple[int, int], ...] | None = None
@@ -163,7 +164,7 @@ class ColumnFacts:
 
 
 def plain(cells: Sequence[str]) -> ColumnFacts:
-    """The cells without facts.
+    """The cells, with each word capitalised, without facts.
 
     >>> plain(["new york", "5"])
     ColumnFacts(cells=('New York', '5'), ranks=None, totals=None)
@@ -172,7 +173,7 @@ def plain(cells: Sequence[str]) -> ColumnFacts:
 
 
 def complete(cells: Sequence[str]) -> ColumnFacts:
-    """Ranks, sum and average of a column in which every cell has a number.
+    """Ranks, sum and average of a column in which every cell has a number. Other columns get no facts.
 
     If every cell also has the name of a month, the ranks are those of dates, and there is no sum or average. Equal
     values have equal ranks: in 5, 7, 7 both sevens have rank 1 from the top, and 5 has rank 3.
@@ -196,11 +197,12 @@ def complete(cells: Sequence[str]) -> ColumnFacts:
 def published(cells: Sequence[str]) -> ColumnFacts:
     """The facts that PLOG's released code computes, including its peculiarities.
 
-    - Cells are read by pandas. In a column with a missing cell, 589 becomes "589.0" and the missing cell "nan".
+    - Cells are read by pandas. A missing cell becomes "nan", and 589 in a column of numbers with a missing cell
+      "589.0".
     - Columns that pandas reads as numbers have no ranks; text columns with a number in each cell have ranks.
     - If one cell has a month, the column is a date column. The code does not know March, and treats it as January.
     - Text and date columns also have sum and average, over the cells with a number.
-    - If n largest values are equal, each has rank n from the top.
+    - If the n largest values are equal, each of them has rank n from the top.
 
     Not reproduced: if all columns of a table are numbers and one has fractions, PLOG writes all cells with a point.
 

@@ -64,15 +64,16 @@ ENCODER_DECODER = Architecture("an encoder-decoder model", "AutoModelForSeq2SeqL
 
 
 def architecture_of(config: PretrainedConfig) -> Architecture:
-    """The architecture of a configuration's model."""
+    """The architecture of the model that ``config`` describes."""
     return ENCODER_DECODER if getattr(config, "is_encoder_decoder", False) else DECODER_ONLY
 
 
 def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, PretrainedConfig]:
-    """Location and configuration of a saved model of nextword or transformers.
+    """Location and configuration of the saved model ``name``, of nextword or transformers.
 
     Raises:
-        ValueError: If there is no such model. The message names ``setting``, the setting that names the model.
+        ValueError: If the model does not exist or cannot be read. The message names ``setting``, the setting that chose
+            the model, and for an unreadable model includes ``advice``.
     """
     from transformers import AutoConfig
 
@@ -85,7 +86,7 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:
-    """Raise ValueError if a model has fewer positions than one of ``sizes``, the window sizes by the setting's name."""
+    """Raise ValueError if the model has fewer positions than a value of ``sizes``, whose keys are names of settings."""
     limit = getattr(config, "max_position_embeddings", None)
     for name, size in sizes.items():
         if limit is not None and size > limit:
@@ -98,11 +99,11 @@ def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None
 class Data(ABC):
     """Data of a task: training and validation rows, and their description.
 
-    The rows have columns ``input_ids`` and ``labels`` (not shifted, -100 is ignored), of varying length. For a
-    decoder-only model there is one label per input id. For an encoder-decoder model ``input_ids`` are the source and
-    ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder), ``source_ids``
-    (the same text as tokens of the model) and ``source_positions`` (position of each source id among the auxiliary
-    tokens).
+    The rows have columns ``input_ids`` and ``labels`` (not shifted, -100 is ignored). Rows may have different lengths.
+    For a decoder-only model there is one label per input id. For an encoder-decoder model ``input_ids`` are the source
+    and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder),
+    ``source_ids`` (the same text as tokens of the model) and ``source_positions`` (position of each source id among the
+    auxiliary tokens).
     """
 
     @abstractmethod
@@ -110,10 +111,10 @@ class Data(ABC):
         """Sizes, split, number of leaks (test examples that are in the training data), sources and checksums."""
 
     def counts(self) -> dict[str, int]:
-        """Further numbers for the results, such as words and articles.
+        """Further counts for the results, such as the numbers of words and articles; a mapping from name to count.
 
-        Unlike the values of ``describe``, these counts need not stay the same when a comparison resumes in its folder,
-        so later versions may add counts.
+        A comparison that resumes in its folder requires equal values of ``describe``, but not equal counts, so later
+        versions may add counts.
         """
         return {}
 
@@ -166,14 +167,17 @@ class Start(ABC):
 
     @abstractmethod
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
-        """The small model's configuration and training."""
+        """The small model's configuration, training rows and training settings."""
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """Measure what the initial checkpoint knows, even if it is pretrained. The results are stored with it."""
+        """Measure what the initial model, small or pretrained, knows. The results are stored with the model."""
         return {}
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
-        """Whether the initial checkpoint is good enough by its ``probe``. If not, it is trained for another round."""
+        """Whether the small initial model has been trained enough; if not, it is trained for another round.
+
+        ``probe`` has the values that the method ``probe`` returned for this model.
+        """
         return True
 
 
@@ -192,7 +196,7 @@ class Measures(ABC):
 
 
 class Writes(ABC):
-    """Text generation of a task, which each method does after its measurements."""
+    """Text generation of a task. Each method of a comparison generates texts after its model was measured."""
 
     texts: Texts
 
@@ -212,8 +216,8 @@ class Writes(ABC):
         Args:
             model: A trained model.
             tokenizer: The model's tokenizer.
-            files: Decoding and seed of each output file.
-            arguments: The method's arguments of ``generate``.
+            files: A mapping from output file to the decoding and seed of its texts.
+            arguments: Arguments of ``generate`` that are part of the method.
             progress: Function that receives the finished share, from 0 to 1.
         """
 
@@ -243,10 +247,10 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(self, config: Any) -> None:
-        """Read the data and set the components."""
+        """Read the data, and set ``config``, ``data``, ``start``, ``measures`` and, to generate texts, ``writes``."""
 
     def check(self, model_config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
-        """Raise ValueError, before any training, if this task cannot use such an initial model."""
+        """Raise ValueError if this task cannot use an initial model with ``model_config`` and ``tokenizer``."""
 
 
 registry: Registry[type[Task]] = Registry("task", Task)

@@ -26,7 +26,7 @@ def trained_tokenizer(
     """A byte-level BPE of ``vocabulary`` tokens, trained on ``text``, or loaded from ``cache`` if it is already there.
 
     The base alphabet is the bytes, so no character is unknown and every text can be scored. ``mask`` is the text of an
-    additional special token.
+    additional special token. ValueError if ``vocabulary`` is smaller than the number of bytes and special tokens.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -60,7 +60,7 @@ def trained_tokenizer(
 def named_or_trained(
     name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer at the path or hub name ``name`` (setting ``task.tokenizer``); None: one trained on ``text``."""
+    """Load the tokenizer ``name`` (a path or hub name); None: train one on the text that ``text`` returns."""
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
@@ -70,7 +70,7 @@ def named_or_trained(
 
 
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose vocabulary is three special tokens and every word of ``texts``, in order of appearance.
+    """A tokenizer with three special tokens, then the words and punctuation marks of ``texts`` in order of appearance.
 
     >>> tokenizer = word_tokenizer(["Paris is big.", "Rome is big."])
     >>> tokenizer("Rome is big.")["input_ids"], len(tokenizer)
@@ -90,7 +90,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> PreTrainedTokenizerBase:
-    """Add tokens to the tokenizer, in place. The space before such a token is part of the token."""
+    """Add ``tokens`` to the tokenizer, in place. The space before such a token is part of the token."""
     from tokenizers import AddedToken
 
     tokenizer.add_tokens([AddedToken(token, lstrip=True, normalized=False) for token in tokens])
@@ -98,7 +98,7 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> Pr
 
 
 def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> None:
-    """Add tokens to the tokenizer of a pretrained model. The model gets a random embedding for each new token."""
+    """Add ``tokens`` to ``tokenizer``. If ``model`` then has too few embeddings, random ones are added."""
     with_tokens(tokenizer, tokens)
     embeddings: Any = model.get_input_embeddings()
     if tokens and len(tokenizer) > embeddings.num_embeddings:
@@ -109,7 +109,7 @@ def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, token
 
 
 def expect_end(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The end-of-sequence token. ValueError if the tokenizer has none."""
+    """The id of the end-of-sequence token. ValueError if the tokenizer has none."""
     if tokenizer.eos_token_id is None:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' must have an end-of-sequence token, with which a model ends its "

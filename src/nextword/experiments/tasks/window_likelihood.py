@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class WindowConfig(Settings):
-    """Settings of scoring a text in windows."""
+    """Settings for scoring a text in windows: sections, possibly overlapping, that the model reads one at a time."""
 
     window: int = Field(default=256, ge=2)
     """Tokens per window in measurements, at most the number of positions of the model."""
@@ -62,7 +62,7 @@ class WindowLikelihood(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Nats per token, perplexity and bits per byte, with bootstrap intervals."""
+        """Nats per token, perplexity and bits per byte of the test text, with bootstrap intervals."""
         with inference_mode_of(model):
             total = self._likelihood(model, self.test_stream(tokenizer), self._config.stride, progress)
         return Evaluation(metrics=likelihood_values(total))
@@ -78,7 +78,7 @@ class WindowLikelihood(Measures):
         return stream
 
     def read_windows(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[int]]:
-        """The windows of the test text, and those of the validation text on which a cache's settings are chosen."""
+        """Yields the ids of each test window, then of each validation window on which a cache's settings are chosen."""
         tuning = self._validation(tokenizer, self._config.tuning_tokens)
         size, stride = self._config.window, self._config.stride
         for stream, step in ((self.test_stream(tokenizer), stride), (tuning, size)):
@@ -109,7 +109,7 @@ class TokenStream:
 
     Attributes:
         ids: The M = N + 1 ids: a start token, and the N tokens of the text.
-        text_bytes: UTF-8 bytes that each token of the text covers.
+        text_bytes: Number of UTF-8 bytes that each token of the text covers.
     """
 
     ids: Int[np.ndarray, "M"]
@@ -127,12 +127,12 @@ class TokenStream:
 
     @property
     def context(self) -> Int[np.ndarray, "1"]:
-        """The start token."""
+        """The id of the start token."""
         return self.ids[:1]
 
     @property
     def target(self) -> Int[np.ndarray, "N"]:
-        """The ids of the text."""
+        """The ids of the text, without the start token."""
         return self.ids[1:]
 
 
@@ -141,14 +141,14 @@ Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
 
 
 class TextBlocks(Data):
-    """Data of running text, whose rows are contiguous blocks."""
+    """Data of running text. Each row is a block of ``block`` consecutive tokens."""
 
     def __init__(self, block: int) -> None:
         self._block = block
 
     @abstractmethod
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[Sequence[int], str]:
-        """All tokens of a split, ``train`` or ``validation``, and its name in messages."""
+        """All tokens of the split ``part``, ``train`` or ``validation``, and a name of the split for error messages."""
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         """Rows: blocks of the training text."""
@@ -164,7 +164,8 @@ class TextBlocks(Data):
 class WindowTask(Task):
     """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
-    ``whole_text`` returns the text for training a tokenizer. ``longest`` is passed to ``PromptedTexts``.
+    ``whole_text`` returns the text for training a tokenizer. ``test`` and ``validation`` tokenize the texts of these
+    splits. ``longest`` is passed to ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE
@@ -192,7 +193,7 @@ class WindowTask(Task):
             self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Check that windows, blocks and generated texts fit the model's positions, and the text fills a window."""
+        """Raise ValueError for too few positions of the model, or too few test tokens for a window or a prompt."""
         expect_positions(model_config, self._lengths())
         self.measures.test_stream(tokenizer)
         if self.writes is not None:
@@ -214,10 +215,10 @@ class WindowTask(Task):
 
 
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
-    """The values ``nll``, ``bits_per_byte`` and, if finite, ``perplexity``.
+    """A mapping from the names ``nll``, ``bits_per_byte`` and, if finite, ``perplexity`` to the values of ``total``.
 
-    Intervals are bootstrapped over the blocks of ``total``. In the units, ``token`` names a token, and ``text`` names
-    the text whose bytes are counted.
+    Intervals are bootstrapped over the blocks that were added to ``total``. The units contain ``token`` as the word for
+    a token, and ``text`` as the name of the text whose bytes are counted.
     """
     of = "" if text is None else f" of {text}"
     values = {
@@ -234,9 +235,10 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
 
 
 def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
-    """The value ``mean_perplexity``, the mean of the texts' perplexities, if it is finite. Each block is a text.
+    """A mapping from ``mean_perplexity`` to the mean perplexity of the texts; empty if it is not finite.
 
-    ``token`` and ``texts`` are names in the unit, such as "article token" and "articles".
+    Each block of ``total`` must be a text. ``token`` and ``texts`` are words for the unit, such as "article token" and
+    "articles".
     """
     value = total.mean_perplexity()
     if not math.isfinite(value):
@@ -246,7 +248,7 @@ def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, M
 
 
 def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    """A measured value with its interval, which is left out if one of its ends is not finite."""
+    """The measured ``value`` of ``n`` items with its interval, which is left out if one of its ends is not finite."""
     low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
@@ -255,13 +257,14 @@ def measured_value(value: float, unit: str, n: int, interval: Interval) -> Metri
 
 
 def block_rows(stream: Sequence[int], size: int, text: str, setting: str) -> Dataset:
-    """Rows of contiguous blocks as ``input_ids`` and ``labels``. A remainder shorter than a block is dropped.
+    """Cut ``stream`` into rows of ``size`` tokens, with ``input_ids`` and ``labels``. A shorter remainder is dropped.
 
     >>> block_rows([7, 1, 2, 3, 4], 2, "the training text", "task.block")["input_ids"][:]
     [[7, 1], [2, 3]]
 
     Raises:
-        ValueError: If the stream is shorter than one block. ``text`` and ``setting`` are names for the message.
+        ValueError: If ``stream`` has fewer than ``size`` tokens. The message names the text (``text``) and the setting
+            with the size (``setting``).
     """
     from datasets import Dataset
 

@@ -32,7 +32,7 @@ class PromptedDecoding:
 
     @property
     def title(self) -> str:
-        """Name in tables."""
+        """Name in tables: that of the decoding, followed by ``prompts``."""
         return f"{self.decoding.title}{self.prompts}"
 
     @property
@@ -63,7 +63,7 @@ WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "dist
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that every method generates for a task: decodings and metrics.
+    """Decodings and metrics of the texts that every method generates for a task.
 
     Each trained model generates with each of ``decodings``, whose titles must differ. The other attributes are those of
     ``WritingConfig``.
@@ -76,12 +76,12 @@ class Texts:
     draws: tuple[int, ...] | None = None
 
     def draws_of(self, way: PromptedDecoding) -> tuple[int | None, ...]:
-        """Seeds of the samples files of one model with this decoding. None is the model's training seed."""
+        """Sampling seeds of each model's samples files with the decoding ``way``; None stands for the training seed."""
         return self.draws if self.draws is not None and way.is_sampled else (None,)
 
 
 class WritingConfig(Settings):
-    """Settings of text generation and its metrics."""
+    """Settings of text generation, and of the metrics of the generated texts."""
 
     batch_size: int = Field(default=32, ge=1)
     """Batch size of the generation, in prompts."""
@@ -118,7 +118,7 @@ class WritingConfig(Settings):
         return self
 
     def texts_after(self, *prompts: str) -> Texts:
-        """The text generation of a comparison: each decoding is used with each kind of ``prompts``."""
+        """The ``Texts`` of a comparison. Each decoding is used with each of ``prompts``, names of kinds of prompts."""
         ways = tuple(PromptedDecoding(decoding, kind) for decoding in self.decodings for kind in prompts)
         wins = None if self.wins is None else tuple(self.wins)
         draws = None if self.draws is None else tuple(self.draws)
@@ -130,7 +130,7 @@ MAY_CHANGE = frozenset({"generation.metrics", "generation.wins", "generation.exa
 
 
 class ContinuationConfig(WritingConfig):
-    """Settings of the generation from test prompts, and its metrics."""
+    """Settings for generating continuations of prompts from the test text, and for the metrics of these texts."""
 
     prompts: int = Field(default=0, ge=0)
     """Maximum number of prompts, one per block of the test text, from the first block; 0: generate no texts."""
@@ -144,11 +144,11 @@ class ContinuationConfig(WritingConfig):
 
     @property
     def block(self) -> int:
-        """Number of tokens of a prompt and its text."""
+        """Number of tokens of a prompt and its continuation together."""
         return self.prefix + self.continuation
 
     def texts(self) -> Texts | None:
-        """The text generation of a comparison; ``None``: no texts."""
+        """Decodings and metrics of the continuations; ``None`` if ``prompts`` is 0, so that none are generated."""
         if not self.prompts:
             return None
         texts = self.texts_after("")
@@ -157,9 +157,10 @@ class ContinuationConfig(WritingConfig):
 
 
 def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
-    """Cuts a text into blocks without overlap. The first tokens of a block are a prompt, its other tokens the target.
+    """Cuts the text ``ids`` into blocks without overlap, and makes a prompt of each, at most ``config.prompts``.
 
-    F2-Softmax (section 4.1.5) uses 50 tokens of each block as prompt and 100 as target.
+    The first ``config.prefix`` tokens of a block are the prompt, its other tokens the target. F2-Softmax (section
+    4.1.5) uses 50 and 100 tokens.
 
     Raises:
         ValueError: If the text is shorter than one block.

@@ -53,7 +53,7 @@ def add_head(
     command: str | None = None,
     progress: Progress | None = None,
 ) -> AddedHead:
-    """Save a model with another head on the same weights, and if ``held`` is given, with ``calibration.json``.
+    """Attach a head to a model without training and save it in ``out``; with ``held``, also write ``calibration.json``.
 
     Args:
         opened: The model, which is not modified.

@@ -42,7 +42,7 @@ class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
     """The states that a frozen encoder computed for texts, one per token. The key of a text is its token ids."""
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
-        """The states of each text. None if one of the texts was not encoded."""
+        """The states of each text, whose token ids are in ``ids``. None if one of the texts was not encoded."""
         states = [self.get(tuple(row.tolist())) for row in ids]
         return [row for row in states if row is not None] if all(row is not None for row in states) else None
 
@@ -108,10 +108,10 @@ class TaskRows:
         return self._data.validation(self._tokenizer)
 
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
-        """The frozen encoder's states of the auxiliary texts in training and, ``with_validation``, validation rows.
+        """The frozen encoder's states of the auxiliary texts in the training rows, or all rows if ``with_validation``.
 
-        They are computed once per encoder, within ``stage``. None if ``model`` has no frozen encoder, or if the states
-        would take more than ``LIMIT`` bytes.
+        They are computed once for each encoder; ``stage`` then shows the progress. None if ``model`` has no frozen
+        encoder, or if the states would take more than ``LIMIT`` bytes.
         """
         if not is_encodable(model):
             return None
@@ -141,7 +141,10 @@ class Auxiliary:
     """Encoded states of auxiliary texts. A batch has them instead of token ids if all its texts are encoded."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The arguments of ``forward``: ids (B, A) or states (B, A, E), their mask, and the source's tensors (B, S)."""
+        """Arguments of ``forward``: ids (B, A) or states (B, A, E) of the auxiliary texts, and their mask.
+
+        If ``source`` is set, there are also ``source_ids`` and ``source_positions`` (B, S).
+        """
         rows = _batch_column(examples, "aux_input_ids")
         ids, mask = padded(rows, FILL["aux_input_ids"])
         states = self.encoded.of(rows) if self.encoded is not None else None
@@ -154,7 +157,7 @@ class Auxiliary:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that the data must have."""
+        """Names of the columns that the data must have."""
         return ["aux_input_ids", *(["source_ids", "source_positions"] if self.source else [])]
 
 
@@ -182,7 +185,7 @@ class RightPadding:
     """Object that makes the batch's auxiliary inputs. None: the columns of auxiliary texts are dropped."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Make a batch of (B, T) tensors, with the maximum length T. ValueError if aligned labels and ids differ."""
+        """Make a (B, T) batch; T is the maximum length. ValueError if ``aligned`` labels and ids differ in number."""
         ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
         labels, label_mask = padded(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
@@ -222,7 +225,7 @@ class EpochSetter(TrainerCallback):
 
 
 class FixedDataset:
-    """Hides ``set_epoch`` of validation data, so that accelerate does not change their epoch."""
+    """Wraps a validation set and hides its ``set_epoch``, so that accelerate does not change its epoch."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

@@ -36,7 +36,7 @@ class StepClock(StatefulCallback):
 
     @property
     def total(self) -> float:
-        """Seconds of training so far, without steps after the last checkpoint before an interruption: they are lost."""
+        """Seconds of training so far, without steps that an interruption lost (those after the last checkpoint)."""
         return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
 
     @total.setter
@@ -62,7 +62,7 @@ class StepClock(StatefulCallback):
             self.seconds.append(seconds)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Add the seconds after the last step."""
+        """Stop counting the seconds of ``total``."""
         self._resumed, self._training_began = self.total, 0.0
 
     @property

@@ -26,9 +26,10 @@ GROUPS = ("output_embeddings", *PARTS, REST)
 
 
 def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """The parameters of a model by group. Each parameter is in one group, and empty groups are left out.
+    """A mapping from the name of a group, one of ``GROUPS``, to the model's parameters in this group.
 
-    ``output_embeddings`` includes tied parameters: in GPT-2, the input embeddings.
+    Each parameter is in one group, and empty groups are left out. ``output_embeddings`` includes tied parameters: in
+    GPT-2, the input embeddings.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
@@ -48,7 +49,7 @@ def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
 
 
 def trained_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """The trained parameters by group, without empty groups."""
+    """``parameter_groups`` with only the parameters that require gradients, again without empty groups."""
     trained = {name: [one for one in group if one.requires_grad] for name, group in parameter_groups(model).items()}
     return {name: group for name, group in trained.items() if group}
 
@@ -70,7 +71,7 @@ HARSH = 1e-3
 
 
 def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
-    """A warning if learning rates are too high for the pretrained weights of ``groups``, otherwise an empty list."""
+    """A list with a warning if a learning rate of pretrained weights in ``groups`` is above ``HARSH``, otherwise []."""
     # low-rank adapters are new parameters
     old = [name for name in groups if name not in NEW and not (name == REST and settings.lora is not None)]
     highest = max((settings.learning_rates.get(name, settings.learning_rate) for name in old), default=0.0)
@@ -84,7 +85,7 @@ def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
 
 
 class GroupedTrainer(Trainer):
-    """``transformers.Trainer`` with a learning rate per group. A group without one has ``args.learning_rate``."""
+    """``transformers.Trainer`` with a learning rate for each group in ``rates``; for other groups, that of ``args``."""
 
     def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
         self._rates = dict(rates)
@@ -101,10 +102,10 @@ class GroupedTrainer(Trainer):
         return optimizer
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Prepare the model for FSDP on a CPU too, where accelerate silently skips this step.
+        """Enable FSDP on a CPU too, where accelerate silently skips it.
 
-        Processes that share a vocabulary read the same batches. accelerate calls this tensor parallelism. It is
-        configured here, because accelerate rejects it on a CPU if it is configured beforehand.
+        If the vocabulary is sharded, tensor parallelism is configured, so that accelerate gives all processes the same
+        batches. It is configured here, because accelerate rejects an earlier configuration on a CPU.
         """
         from accelerate import ParallelismConfig
         from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
@@ -128,7 +129,7 @@ class GroupedTrainer(Trainer):
         return super().compute_loss_context_manager()
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of a step. There are none if the training has already ended: Trainer would do one more step.
+        """The batches of a step; an empty list if the training has already ended, where Trainer would do one more step.
 
         A resumed training has already ended if it was killed between its last checkpoint and its end.
         """

@@ -16,7 +16,7 @@ from nextword.results.records import Cost, CurvePoint, Record
 
 
 class RunningLoss(StatefulCallback):
-    """Callback that stores in checkpoints the loss since the last point of the curve.
+    """Callback that stores in checkpoints the loss since the last point of the training curve.
 
     Trainer does not store this loss. Without the callback, the next point of a resumed training would be the mean over
     only the steps since the checkpoint.
@@ -46,7 +46,7 @@ class RunningLoss(StatefulCallback):
         self._trainer._globalstep_last_logged = step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop a training whose loss is NaN or infinite, because its weights are then NaN."""
+        """Raise DivergedError if the loss is NaN or infinite, because the weights are then NaN."""
         if not on_every_process(math.isfinite(self.summed), args.device):
             raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
 
@@ -79,7 +79,7 @@ class BestCheckpoint(TrainerCallback):
             state.best_model_checkpoint = str(self._folder / f"checkpoint-{state.best_global_step}")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Request a checkpoint. Trainer compares and saves afterwards."""
+        """Request a checkpoint if the validation loss is lower than all before. Trainer saves it afterwards."""
         if state.best_metric is None or evaluated["metrics"]["eval_loss"] < state.best_metric:
             control.should_save = True
 
@@ -132,10 +132,10 @@ class TrainingOutcome(Record):
     """Parameters, time and memory, explained in docs/compare.md."""
 
     def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
-        """Combine this training with ``later``, a following training of the same model.
+        """Combine this outcome with ``later``, the outcome of a following training of the same model.
 
-        The step numbers of ``later`` continue those of this training, and seconds add up. Memory is the higher of the
-        two peaks. The time per step is the mean weighted by steps.
+        The step numbers of ``later`` continue those of this training, and seconds add up. The peak memory is the higher
+        of the two, and the time per step is their mean, weighted by the numbers of steps.
         """
         steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
         costs = [self.cost, later.cost]
@@ -172,7 +172,7 @@ IN_A_ROW = 3
 
 
 def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The lowest of the validation losses if the last one is higher by more than ``RISE``, otherwise None.
+    """The point with the lowest loss if the last loss is higher by more than ``RISE``, otherwise None.
 
     >>> points = [CurvePoint(step=step, loss=loss) for step, loss in ((10, 5.0), (20, 4.0), (30, 4.5))]
     >>> risen(points).step, risen(points[:2])
@@ -185,13 +185,13 @@ def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last loss has ``risen`` above the lowest, which has at least ``IN_A_ROW`` losses after it."""
+    """Whether the last loss is above the lowest (see ``risen``), and at least ``IN_A_ROW`` losses follow the lowest."""
     lowest = risen(curve)
     return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
 
 
 def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
-    """The warning that validation losses rise, with advice. Empty if the last loss has not ``risen``.
+    """The warning that validation losses rise, with advice. Empty if ``risen`` returns None.
 
     ``keep_best`` is whether the weights of the lowest loss are kept, ``finished`` whether the training is over.
     """

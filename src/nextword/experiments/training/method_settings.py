@@ -19,9 +19,10 @@ SHORT_FORM = ("head", "objective", "conditioner")
 
 
 class MethodSettings(Settings):
-    """A head with an objective. Short form: the string ``head/objective/conditioner``, whose later parts are optional.
+    """A head with an objective and optionally a conditioner.
 
-    Each component can be a spec with settings (``histalign:alpha=0.5``) or a table.
+    The short form is the string ``head/objective/conditioner``; its last one or two parts may be left out. Each part is
+    a spec (``histalign:alpha=0.5``) or, outside of the short form, a table of settings.
 
     >>> MethodSettings.model_validate("cache/histalign").objective
     'histalign'
@@ -69,7 +70,7 @@ class MethodSettings(Settings):
 
 
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
-    """The spec of ``part``, a component given as a spec or a table. ``kind`` is one of ``SHORT_FORM``.
+    """The spec of ``part``, a head, objective or conditioner (``kind``) that is given as a spec or a table of settings.
 
     A spec is returned unchanged. The spec of a table has only its main settings (``histalign:paper``). Comparisons
     use these specs for titles and folders.
@@ -93,13 +94,13 @@ def _grammar(kind: str) -> Grammar[Any]:
 
 
 def table_of_method(text: str) -> dict[str, Any]:
-    """Convert the short form of a method to a table of specs.
+    """Convert the short form of a method to a mapping from ``head``, ``objective`` and ``conditioner`` to their specs.
 
     >>> table_of_method("cache/histalign:alpha=0.5")
     {'head': 'cache', 'objective': 'histalign:alpha=0.5'}
 
     Raises:
-        ValueError: If the text has too many parts.
+        ValueError: If ``text`` has more than three parts.
     """
     parts = [part.strip() for part in split_outside(text, "/")]
     if len(parts) > len(SHORT_FORM):
@@ -112,11 +113,11 @@ def table_of_method(text: str) -> dict[str, Any]:
 def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     """Convert a spec or the short form of a method to a table; None for any other text.
 
-    ``nextword.settings.overrides.overridden`` uses it, so that ``objective.alpha=0.5`` changes
+    ``nextword.settings.overrides.overridden`` calls this function, so that ``objective.alpha=0.5`` changes
     ``objective = "histalign"``, and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
 
-    ``path`` is the keys under which ``text`` stands. If the last key is in ``SHORT_FORM``, ``text`` is a spec; if the
-    last but one is ``methods``, it is a method.
+    ``path`` has the keys that lead to ``text`` in the settings. If the last key is in ``SHORT_FORM``, ``text`` is a
+    spec. If the last but one is ``methods``, ``text`` is the short form of a method.
 
     Raises:
         ValueError: If a spec cannot be parsed.
@@ -138,8 +139,8 @@ BESIDE_TASK = ("data", "encoder")
 def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a recipe so that its entry ``task`` is a table with all task settings.
 
-    Recipes of earlier versions are also converted: in these, the task settings of a training were a table ``data``, and
-    its key ``path`` was what ``task.data`` is now.
+    Recipes of earlier versions are also converted: in these, a table ``data`` had the task settings, and its key
+    ``path`` is now ``task.data``.
 
     >>> with_task_table({"task": "lm", "data": "book.txt"})
     {'task': {'name': 'lm', 'data': 'book.txt'}}
@@ -160,7 +161,7 @@ def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_recipe(recipe: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Apply overrides to a recipe before validation. ValueError for an override that cannot be parsed."""
+    """Apply ``overrides`` to a recipe that is not validated yet. ValueError for an override that cannot be parsed."""
     if isinstance(old := recipe.get("data"), Mapping):
         for key in old:
             _current_name(f"data.{key}")

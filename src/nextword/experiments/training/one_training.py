@@ -64,15 +64,16 @@ def fit(
             conditioner; see ``nextword.experiments.tasks.Data``. If it has a method ``set_epoch``, this method is
             called before each epoch.
         settings: Training settings.
-        seed: Seed of batch order and dropout. They do not depend on the model, so every method has the same batches.
+        seed: Seed of batch order and dropout. The order does not depend on the model, so every method has the same
+            batches.
         folder: Folder for checkpoints.
         validation: Validation data in the format of ``dataset``; needed with ``settings.evaluate_every``.
         encoded: States of auxiliary texts from the model's frozen encoder.
         progress: Function that receives the share of finished steps, or a Trainer callback.
 
     Raises:
-        ValueError: If the data is not suitable, the settings need something unavailable, or ``folder`` has the
-            checkpoints of another training.
+        ValueError: If the data is not suitable, the settings need a package or device that is not available, or
+            ``folder`` has the checkpoints of another training.
         DivergedError: If the loss of a step is NaN or infinite.
     """
     folder = Path(folder)
@@ -220,7 +221,7 @@ def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
 
 
 def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
-    """The collator of this model. The arguments are those of ``fit``."""
+    """The collator with which ``fit`` makes batches for ``model``. ``encoded`` is the argument of ``fit``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     has_encoder = architecture_of(model.config).has_encoder

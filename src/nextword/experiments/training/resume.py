@@ -67,7 +67,7 @@ class TrainingIdentity(Record):
 class StatefulCallback(TrainerCallback, ExportableState):
     """Callback whose attributes in ``checkpointed`` are saved in checkpoints and restored on resuming.
 
-    Trainer itself would restore a callback as a new object, whose values the owner of the original would not see.
+    Trainer itself would restore a callback as a new object, so code that holds the original would not see the values.
     """
 
     checkpointed: ClassVar[tuple[str, ...]]
@@ -140,7 +140,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
 
 
 def weights_problem(folder: Path) -> str | None:
-    """The problem of the safetensors files in ``folder``, or ``None``."""
+    """The reason why the safetensors files in ``folder`` cannot be used; ``None`` if they can be used."""
     from safetensors import SafetensorError, safe_open
 
     names = {path.name for path in folder.glob("*.safetensors")}

@@ -48,9 +48,9 @@ class RunFolder(ResumableFolder):
         """The record. It exists once the training is finished."""
 
     def expect(self, config: TrainConfig, files: Mapping[str, Any] | None = None) -> None:
-        """Check that the folder is empty or belongs to this training. Nothing is written.
+        """Check that the folder is empty or belongs to the training with ``config``. Nothing is written.
 
-        ``files`` is the data's description. None: the data has not been read yet.
+        ``files`` is the description of the data, with checksums. None: the data has not been read yet.
 
         Raises:
             ValueError: If the folder belongs to another training (the message names the difference) or has other files.
@@ -70,7 +70,7 @@ class RunFolder(ResumableFolder):
             self.write_manifest({**config.model_dump(mode="json"), FILES: dict(files)})
 
     def begun_settings(self) -> TrainingSettings | None:
-        """Settings with which the training began, possibly in an earlier version; None before it began."""
+        """Settings with which the training began, possibly in an earlier version of nextword; None before it began."""
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
 
@@ -95,7 +95,7 @@ class RunFolder(ResumableFolder):
         return results
 
     def drop_checkpoints(self) -> None:
-        """Delete files that a finished training no longer needs."""
+        """Delete the checkpoints and temporary models, which a finished training no longer needs."""
         drop_checkpoints(self.training)
 
     def checkpoints(self) -> list[str]:

@@ -187,9 +187,10 @@ class FineTuning(Settings):
     None: no, as in comparisons that began in earlier versions."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """``defaults`` (of a task's small model) with these learning rates and this warm-up, for a pretrained model.
+        """Return ``defaults`` with the learning rates and the warm-up for a pretrained model.
 
-        If ``given`` has a ``learning_rate``, it also applies to new parameters and adapters.
+        If the user's settings, ``given``, have a ``learning_rate``, new parameters and adapters get no rates of their
+        own.
         """
         rates = {"head": self.new_parameters, "conditioner": self.new_parameters}
         if given.get("lora"):
@@ -220,5 +221,5 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """``defaults`` with ``overrides``. ValueError for a wrong setting; the message names it ``where.key``."""
+    """Training settings from ``overlaid(defaults, overrides)``. ValueError for a wrong setting, named ``where.key``."""
     return validated(TrainingSettings, overlaid(defaults, overrides), where)

@@ -1,9 +1,9 @@
 """Shard a model (FSDP2): each process has a share of the weights, gradients and optimiser states.
 
 FSDP gathers weights in groups. accelerate would make the output layer a group of its own, whose weight is gathered only
-during that layer's forward, but heads read this weight later. So here each layer of the backbone is a group. All other
-weights (embeddings, head, conditioner) are one group that stays gathered from the forward pass until the gradient is
-computed.
+during that layer's forward pass, although heads read this weight later. So here each layer of the backbone is a group.
+All other weights (embeddings, head, conditioner) are one group that stays gathered from the forward pass until the
+gradient is computed.
 
 ``share_vocabulary`` shards the output embedding so that no process has all of it during training.
 """
@@ -29,7 +29,7 @@ def shard(model: PreTrainedModel) -> None:
     """Shard a model in place over all processes of a launcher. Every process must pass the same weights.
 
     Raises:
-        ValueError: If the model does not declare its layers.
+        ValueError: If the model does not name its layers in ``_no_split_modules``, or its weights differ in precision.
     """
     from torch.distributed.fsdp import fully_shard
 
@@ -51,10 +51,10 @@ def shard(model: PreTrainedModel) -> None:
 
 
 def share_vocabulary(model: PreTrainedModel) -> None:
-    """Shard the output embedding in place over all processes. Each process has a range of its rows, as a DTensor.
+    """Shard the output embedding in place over all processes. Each process gets a range of rows, as a DTensor.
 
-    Every process must pass the same weights. All processes then read the same batches. Tied input embeddings are
-    sharded too.
+    Every process must pass the same weights. In training, all processes must read the same batches. Tied input
+    embeddings are sharded too.
 
     Raises:
         ValueError: If the model has a conditioner, its output layer is not a linear layer, or there are so few tokens
@@ -92,7 +92,7 @@ def _expect_divisible(model: Any, output: Any) -> None:
 def save_whole(model: Any, folder: Path) -> None:
     """Gather a trained model's weights one after another. The main process saves the model in ``folder/whole``.
 
-    All processes must call it.
+    All processes must call this function.
     """
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
     from torch.distributed.tensor import DTensor

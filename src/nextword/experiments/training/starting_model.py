@@ -47,7 +47,7 @@ INSTEAD = "Give the path of a folder, or 'small' for a small model with random w
 
 
 def has_encoder(config: TrainConfig) -> bool:
-    """Whether ``config.model`` is an encoder-decoder model. ValueError if there is no such model."""
+    """Whether ``config.model`` is an encoder-decoder model. ValueError if this model does not exist."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )
@@ -59,14 +59,17 @@ def saved_configuration(model: str) -> PretrainedConfig:
 
 
 def text_configuration(saved: Any) -> Any:
-    """The configuration of the text model inside ``saved``, with the ``decoder_start_token_id`` of ``saved``."""
+    """The text model's configuration in ``saved``, the configuration of a nextword or transformers model.
+
+    For an encoder-decoder model it is the whole configuration, not only the decoder's.
+    """
     own: Any = saved.text_config if isinstance(saved, NextWordConfig) else saved
     # for an encoder-decoder model transformers would return the decoder's configuration, with other names
     return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
 
 
 def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
-    """The saved model's tokenizer. For a small model: a tokenizer trained on the data and kept in the folder."""
+    """The saved model's tokenizer. For a small model: the tokenizer of ``task.start``, which is kept in ``folder``."""
     if not config.is_small:
         return load_tokenizer(str(saved_model(config.model, "model", INSTEAD)[0]), "model")
     path = folder.training / "tokenizer"
@@ -131,7 +134,7 @@ def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder)
 
 
 def keeps_its_head(config: TrainConfig) -> bool:
-    """Whether the model already has the requested head and conditioner.
+    """Whether ``config.model`` already has the head and conditioner that ``config`` requests.
 
     Raises:
         ValueError: If the model does not exist, or has a conditioner that is not requested.
@@ -169,7 +172,8 @@ def data_task(config: TrainConfig, has_encoder: bool) -> Task:
     """Build the task that reads the data of a training.
 
     Raises:
-        ValueError: If the kind is unknown or does not fit the model, a setting is wrong, or the data cannot be read.
+        ValueError: If the kind of data (``task.kind``) is unknown or does not fit the model or another setting, a
+            setting is wrong, or the data cannot be read.
     """
     settings: dict[str, Any] = dict(config.task)
     kind = settings.pop("kind", None) or _kind_of(config, has_encoder)

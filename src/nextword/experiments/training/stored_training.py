@@ -62,7 +62,7 @@ def store_task_states(
 
     Raises:
         ValueError: If the model is a new small one, rows differ between epochs, the data or the model cannot be read,
-            or ``build_states`` raises the error.
+            or ``build_states`` cannot store the states.
     """
     if config.is_small:
         raise ValueError(f"model: must be a saved model ('{config.model}' given)")
@@ -86,7 +86,7 @@ def store_task_states(
 
 
 def text_rows(task: Task, rows: TaskRows) -> int:
-    """How many of the first rows form one text without gaps: all training rows of running text, 0 for other tasks."""
+    """The number of first rows that form one text without gaps: all training rows for running text, otherwise 0."""
     return len(rows.training) if isinstance(task, WindowTask) else 0
 
 
@@ -96,9 +96,10 @@ def read_rows(
     rows: TaskRows,
     decoder_inputs: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[TokenRow]:
-    """Rows that a model reads in a training: training and validation rows, and for running text, test windows.
+    """Yields all rows that a model reads: training and validation rows, and for running text, the windows to score.
 
-    ``decoder_inputs`` computes the decoder's inputs from labels, for an encoder-decoder model.
+    A validation text that is too short for a row is left out. For an encoder-decoder model, ``decoder_inputs`` computes
+    the decoder's inputs from labels.
 
     Raises:
         ValueError: If the rows differ between epochs.
@@ -128,7 +129,7 @@ def _column(part: Any, name: str) -> Iterable[Sequence[int]]:
 def expect_trainable(config: MethodSettings, settings: TrainingSettings, model: StoredBackbone | None = None) -> None:
     """Raise ValueError if a training with stored states would change them or needs something that is not stored.
 
-    With ``model``, it is also checked that the model trains without dropout.
+    If ``model`` is given, it must also train without dropout.
     """
     changed = {
         "conditioner": _conditioner(config),
@@ -188,7 +189,11 @@ def dropout_rates(config: Any) -> str:
 
 
 def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBackbone | None:
-    """The backbone of ``config.states``, or None without states. ValueError if this training cannot use it."""
+    """The backbone whose states are in the folder ``config.states``; None if no folder is given.
+
+    Raises:
+        ValueError: If a training with these settings cannot use stored states.
+    """
     if config.states is None:
         return None
     model = StoredBackbone.open(config.states, getattr(torch, settings.weights))
@@ -213,9 +218,10 @@ def expect_stored_rows(
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
-    """The model to evaluate: ``model``, or if it lacks test states, the whole of ``source`` with the head of ``model``.
+    """The model to evaluate on the test split: ``model``, or the full model ``source`` with the head of ``model``.
 
-    States are missing if ``model`` was trained on stored states and the task does not measure running text.
+    The latter is needed if ``model`` has stored states and the task does not measure running text, because only for
+    running text the states of the test split are stored.
     """
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
@@ -231,7 +237,7 @@ def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path
     """Save ``model``, which has stored states, in ``folder`` as an ordinary model, with the weights of ``source``.
 
     The weight files of ``source`` are linked or copied by ``copied_backbone``, which also explains ``shared``. If it
-    cannot do either, ``source`` is loaded.
+    returns False, ``source`` is loaded.
     """
     if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)

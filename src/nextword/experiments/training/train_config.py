@@ -84,7 +84,7 @@ def _no_data() -> str:
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """Read a recipe file.
+    """Read the recipe file with the path ``recipe``.
 
     Raises:
         ValueError: If the file does not exist or is not TOML.
@@ -98,7 +98,9 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainConfig:
-    """Validate ``recipe`` after ``overrides``. If ``model`` is the folder of a nextword model, its head is the default.
+    """Apply ``overrides`` to ``recipe``, and validate the result.
+
+    If ``recipe`` names no head and its ``model`` is the folder of a nextword model, the head of this model is used.
 
     >>> config = configured({"head": "mos:3", "model": "small", "data": "a.txt"}, ["task.block=64"])
     >>> config.task

@@ -68,7 +68,7 @@ DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; the message names the newest checkpoint. The same call to ``train`` resumes it."""
+    """Ctrl-C during a training, which the same call to ``train`` resumes. The message names the newest checkpoint."""
 
 
 @CallForms(
@@ -339,7 +339,7 @@ def results_of(
     evaluation: Any,
     command: str,
 ) -> TrainingResults:
-    """The record of a finished training, with the checker's results."""
+    """The record of a finished training. A model without stored states is also checked on random texts."""
     rows = [] if config.states is not None else check(model, lengths=CHECKED_LENGTHS).rows
     checks = [
         {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()} for row in rows
@@ -422,10 +422,10 @@ class DataUse:
         return self.times > MANY_TIMES
 
     def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
-        """``settings``, with ``evaluate_every`` and ``keep_best`` added if the data is read many times.
+        """``settings``, with ``evaluate_every`` and ``keep_best`` added if ``is_repeated``.
 
-        If ``given``, the user's settings, has ``evaluate_every``, nothing is added. A given ``keep_best`` is unchanged;
-        its default is false if no checkpoints are saved.
+        If ``given``, the user's settings, has ``evaluate_every``, nothing is added. If it has ``keep_best``, this value
+        is kept; otherwise ``keep_best`` is true if checkpoints are saved.
         """
         if not self.is_repeated or "evaluate_every" in given:
             return settings

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """In this block, only the parameters to train require gradients. After it, ``requires_grad`` is as before.
+    """In a ``with`` block, only the parameters that a training with ``settings`` trains require gradients.
+
+    Low-rank adapters are added as in ``lora_adapters``. After the block, ``requires_grad`` is as before.
 
     Raises:
         ValueError: If the settings do not fit the model.
@@ -78,7 +80,7 @@ def free_to_train() -> int | None:
 
 
 def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
-    """Raise ValueError if gradients and moments of the trained parameters do not fit into memory.
+    """Raise ValueError if gradients and Adam's moments of the trained parameters do not fit into memory.
 
     Sharded models are not checked.
     """
@@ -97,10 +99,11 @@ def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
 
 
 def trained_modules(model: nn.Module) -> dict[str, int]:
-    """Names of the outermost modules whose parameters are all trainable, with their numbers of parameters.
+    """A mapping from the outermost modules whose parameters are all trainable to their numbers of parameters.
 
-    A trainable parameter of a module that is not fully trainable has its own entry. A shared parameter has one entry,
-    under its first name. Entries that differ only in the layer's number are merged, with a ``*`` for the number.
+    The keys are module names. A trainable parameter of a module that is not fully trainable has its own entry. A shared
+    parameter has one entry, under its first name. Entries that differ only in the layer's number are merged, with a
+    ``*`` for the number.
 
     >>> from torch import nn
     >>> block = nn.ModuleDict({"norm": nn.LayerNorm(4), "mlp": nn.Linear(4, 4)})
@@ -150,14 +153,15 @@ def expect_peft() -> None:
 
 @contextlib.contextmanager
 def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
-    """In this block, the backbone has adapters and its other weights are frozen. ``settings=None``: no adapters.
+    """In a ``with`` block, the backbone has adapters and its other weights are frozen. ``settings=None``: no adapters.
 
     Outside the backbone, all parts are trained as before: head, conditioner, untied output embeddings, and an auxiliary
-    encoder if it was trainable. At the end the adapters are merged and removed, and ``requires_grad`` is restored.
-    ``seed`` initialises one matrix of each adapter. The other matrix is zero, so adapters change nothing at first.
+    encoder if it was trainable. At the end the adapters are merged into the weights (after an error they are only
+    removed), and ``requires_grad`` is restored. ``seed`` initialises one matrix of each adapter. The other matrix is
+    zero, so adapters change nothing at first.
 
     Raises:
-        ValueError: If peft is not installed, no layer has a name in ``settings.targets``, or one is an embedding.
+        ValueError: If peft is not installed, ``settings.targets`` names no layer, or an input or output embedding.
     """
     if settings is None:
         yield

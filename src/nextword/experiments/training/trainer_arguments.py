@@ -67,7 +67,7 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Sequences per forward pass in each process. ValueError if ``batch_size`` cannot be divided by the processes."""
+    """Rows per batch in each process. ValueError if processes that share batches cannot divide ``batch_size``."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())
@@ -99,7 +99,7 @@ def expect_available(settings: TrainingSettings) -> None:
 
 
 def expect_trackers(names: Sequence[str]) -> None:
-    """Raise ValueError if a tracker is unknown to transformers or its package is not installed."""
+    """Raise ValueError if a tracker in ``names`` is unknown to transformers or its package is not installed."""
     for name in names:
         if name not in INTEGRATION_TO_CALLBACK:
             near, known = did_you_mean(name, INTEGRATION_TO_CALLBACK), ", ".join(INTEGRATION_TO_CALLBACK)

@@ -49,7 +49,7 @@ MEMORY = "memory.pt"
 
 
 def consecutive_rows(count: int, seed: int) -> list[int]:
-    """Indices of all rows in order, starting at a row that the seed chooses, and wrapping around.
+    """All indices below ``count`` in order, from an index that depends on ``seed``; 0 follows the last index.
 
     >>> consecutive_rows(5, seed=1)
     [1, 2, 3, 4, 0]
@@ -79,7 +79,7 @@ class ConsecutiveTrainer(RememberingTrainer):
         return consecutive_rows(len(rows), self.args.seed)  # a DataLoader accepts a list as its sampler
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Compute the loss with the memory of earlier batches."""
+        """Compute the loss. In training, the head also reads the rows of earlier batches."""
         further = {"memory": self._memory} if model.training else {}
         return super().compute_loss(model, {**inputs, **further}, *args, **kwargs)
 
@@ -111,7 +111,7 @@ class Bm25BatchTrainer(RememberingTrainer):
         return similar_rows(ids, self.args.train_batch_size, self.args.seed)
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Compute the loss with the memory of this batch."""
+        """Compute the loss. In training, the head also reads the earlier rows of this batch."""
         further = {"memory": LongMemory()} if model.training else {}
         return super().compute_loss(model, {**inputs, **further}, *args, **kwargs)
 
@@ -123,7 +123,7 @@ NEIGHBOURS = 20
 
 
 def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
-    """An order of all rows in which the ``batch_size`` rows of a batch are similar, by BM25.
+    """Indices of all rows, in an order in which the ``batch_size`` rows of each batch are similar by BM25.
 
     The rows are first put into a chain: each row is followed by the most similar unused row among its ``NEIGHBOURS``
     nearest neighbours, or if all of these are used, by a random row. The chain is then cut into batches, which are

@@ -40,7 +40,7 @@ class FrequencyClasses:
 
     @classmethod
     def of(cls, counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[int]) -> FrequencyClasses:
-        """Classes with these exclusive ends in the order of decreasing count."""
+        """Classes with the exclusive ends ``boundaries`` in the order of decreasing count."""
         return cls(by_frequency(counts), tuple(int(end) for end in boundaries))
 
     @property
@@ -55,13 +55,13 @@ class FrequencyClasses:
 
     @cached_property
     def token_class(self) -> Int[np.ndarray, "V"]:
-        """Class of every token id, 0 the most frequent."""
+        """Class of every token id. Class 0 has the most frequent tokens."""
         found = np.empty_like(self.order)
         found[self.order] = np.repeat(np.arange(self.count), self.sizes)
         return found
 
     def tokens(self, number: int) -> Int[np.ndarray, "K"]:
-        """The token ids of one class, the most frequent first."""
+        """The token ids of class ``number``, the most frequent first."""
         return self.order[(0, *self.boundaries)[number] : self.boundaries[number]]
 
     def masses(self, counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "K"]:
@@ -190,9 +190,9 @@ class MefMaxCurve:
 
 
 def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
-    """The classes of the best K, among those of at most ``most`` for which no token has more than 1/K of the counts.
+    """The classes for the best number of classes K (see ``MefMaxCurve``).
 
-    Tokens with count 0 are in the last class.
+    K is at most ``most``, and no token may have more than 1/K of all counts. Tokens with count 0 are in the last class.
 
     >>> mefmax([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1]).boundaries
     (2, 4, 7, 12)
@@ -213,7 +213,7 @@ def mefmax_curve(counts: Counts, most: int | None = MOST_CLASSES) -> MefMaxCurve
 
 
 def evenness(counts: Counts, classes: FrequencyClasses) -> tuple[float, float]:
-    """Both terms of the objective for ``classes``: evenness between classes, and evenness within classes."""
+    """Both terms of MefMax's objective for ``classes``: evenness between classes, and evenness within classes."""
     ranked = np.asarray(counts, dtype=np.int64)[classes.order]
     between, within = _terms(_Sums.of(ranked), np.array([classes.count]), np.array(classes.boundaries))
     return float(between[0]), float(within[0])

@@ -310,10 +310,11 @@ def _joined(rows: Any) -> Int[np.ndarray, "T"]:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts so far.
+    """The state of an unfinished count.
 
     Attributes:
-        items: Number of texts read.
+        counts: Count of each token so far.
+        items: Number of texts counted so far.
         state: Where to resume: the number of a row, or the state of a stream.
     """
 
@@ -322,14 +323,14 @@ class Tally:
     state: Any
 
     def plus(self, row: Mapping[str, Any], state: Any) -> Tally:
-        """Returns a new tally that includes ``row``. An interruption therefore never leaves a half-updated tally."""
+        """Returns a new tally with ``row`` added and with ``state``; an interruption leaves no half-updated tally."""
         counts = self.counts.copy()
         counts[row["ids"]] += np.asarray(row["counts"], dtype=np.int64)
         return Tally(counts, self.items + int(row["items"]), state)
 
     @classmethod
     def restored(cls, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tally:
-        """Restores a saved tally."""
+        """Makes a tally from a saved one: ``about`` has the number of texts and the state, ``arrays`` the counts."""
         return cls(arrays["counts"], about["items"], about["state"])
 
     def save(self, checkpoint: ArrayCheckpoint) -> None:
@@ -338,13 +339,13 @@ class Tally:
 
 
 def partial_path(out: Path) -> Path:
-    """Path of the unfinished counts of ``out``."""
+    """Path of the file with the unfinished counts, next to the file ``out``."""
     return out.with_name(f"{out.name}.partial")
 
 
 @contextlib.contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Locks ``out`` in this block against other processes of this machine; raises ValueError if it is locked."""
+    """Locks the file ``out`` in a ``with`` block. ValueError if another process of this machine has locked it."""
     from filelock import FileLock, Timeout
 
     path = out.with_name(f"{out.name}.lock")  # locks the file, not its folder, so that other counts may run beside it

@@ -67,7 +67,7 @@ class TokenCounts:
         return int(np.count_nonzero(self.counts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a .npz file atomically."""
+        """Writes the counts, fingerprint and source into a .npz file, atomically."""
         about = {"format": FORMAT, "tokenizer": self.tokenizer or "", "source": self.source}
         write_arrays(Path(path), {"counts": self.counts, **{name: np.array(value) for name, value in about.items()}})
 
