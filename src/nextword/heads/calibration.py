@@ -1,14 +1,14 @@
 """Finds the best temperature and weight of stored tokens, such as those of a cache, in one pass over a text.
 
 Let ``z`` be the score of a token, ``Z`` the log of the softmax's normaliser, ``s_j`` the scores of the S stored tokens
-``x_j``, and ``t`` their temperature. Two more numbers determine the token's probability under any weight:
+``x_j``, and ``t`` their temperature. Besides ``z`` and ``Z``, two numbers determine the token's probability:
 
     hits(t) = log sum_{j: x_j = token} exp(s_j / t)        mass(t) = log sum_j exp(s_j / t)
 
 The log-probability is ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w``, and
-``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. Both numbers are computed at some
-temperatures. Minus the largest ``s_j / t`` that it sums, each is smooth in ``log t`` and lies in [0, log S], so a
-spline interpolates between temperatures.
+``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. ``hits`` and ``mass`` are computed at some
+temperatures. If its largest term ``s_j / t`` is subtracted, each of them is smooth in ``log t`` and lies in
+[0, log S]. So a spline interpolates between temperatures.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Optimum:
     """The settings under which held-out tokens are most likely.
 
     Attributes:
-        settings: Values of the head's settings, by name.
+        settings: A mapping from the name of each chosen setting to its value.
         log_probs: Log-probability of each token under these settings, in nats.
         alone: Log-probability of each token under the distribution that the head adds to, such as the softmax.
-        silent: Settings under which the head has no effect; None if it has no such settings.
+        silent: Settings under which the head has no effect; None if there are no such settings.
         curve: All settings that were tried, each with its loss in nats per token.
     """
 
@@ -59,7 +59,7 @@ class Calibration(ABC):
 
     @abstractmethod
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Keeps statistics of the tokens ``ids``. Returns their log-probabilities without what the head adds."""
+        """Keeps statistics of the tokens ``ids``; returns their log-probabilities without the head's contribution."""
 
     @abstractmethod
     def optimum(self) -> Optimum:
@@ -97,7 +97,7 @@ Parts = Callable[[Context], tuple[NextToken, Stored]]
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Statistics of N tokens at G temperatures.
+    """Statistics of N held-out tokens at G temperatures. An entry is a stored token.
 
     Attributes:
         alone: Log-probability under the distribution without stored tokens.
@@ -105,8 +105,8 @@ class Copies:
         peak: Largest score of a visible entry; 0 if no entry is visible.
         gap: ``peak`` minus the largest score of a visible entry with the token; inf if there is none.
         seen: Whether any entry is visible; if not, only the distribution is used.
-        hits: ``hits(t)`` minus its largest term.
-        mass: ``mass(t)`` minus its largest term.
+        hits: ``hits(t)`` of the module's formula, minus its largest term.
+        mass: ``mass(t)`` of the module's formula, minus its largest term.
     """
 
     alone: Float[np.ndarray, "N"]
@@ -122,8 +122,11 @@ class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they are mixed with another distribution.
 
     The weight is exact, because a mixture's log-likelihood is concave in the weight. The temperature is the best of
-    those computed, refined by interpolation between its neighbours. The head can mix by a weight (``interpolated``), be
-    jointly normalised (``joint``), or both; then the setting ``weight`` is None for the jointly normalised form.
+    those computed, refined by interpolation between its neighbours.
+
+    ``parts`` returns the other distribution and the stored tokens at a context. ``interpolated``: whether the head can
+    mix them with a weight. ``joint``: whether it can normalise them jointly. If both are true, the setting ``weight``
+    is None for joint normalisation.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:
@@ -167,7 +170,7 @@ class CopyCalibration(Calibration):
 
     @property
     def copies(self) -> Copies:
-        """The statistics of all tokens read; raises ValueError if there are none."""
+        """The statistics of all tokens read so far; raises ValueError if no token was read."""
         if self._read:
             parts = [*([self._copies] if self._copies else []), *self._read]
             columns = ([getattr(part, column.name) for part in parts] for column in fields(Copies))
@@ -199,7 +202,7 @@ class CopyCalibration(Calibration):
         return np.where(copies.seen, np.logaddexp(alone, copied), copies.alone)
 
     def best_weight(self, temperature: float) -> float:
-        """The weight with the highest likelihood at a temperature."""
+        """The weight of the stored tokens under which the tokens read are most likely at ``temperature``."""
         hits, mass = self._log_masses(temperature)
         seen = self.copies.seen
         return best_weight(self.copies.alone[seen], (hits - mass)[seen])
@@ -287,8 +290,8 @@ def _rounded(number: float) -> float:
 def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -> float:
     """The weight that makes ``sum log((1 - w) exp(alone) + w exp(copied))`` largest.
 
-    ``alone`` and ``copied`` are log-probabilities of each token. The sum is concave in the weight, so its maximum is
-    where the slope is zero, or at an end of [0, 1].
+    ``alone`` has the log-probability of each token without stored tokens, ``copied`` among the stored tokens. The sum
+    is concave in the weight, so its maximum is where the slope is zero, or at an end of [0, 1].
 
     >>> round(best_weight(np.log([0.1, 0.4]), np.log([0.3, 1e-300])), 3)
     0.25

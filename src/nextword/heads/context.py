@@ -19,12 +19,12 @@ from nextword.functional.probability import at_least_float32
 
 @dataclass(frozen=True)
 class Memory:
-    """The sequences so far, as a head keeps them between decoding steps.
+    """The B sequences so far, as a head keeps them between decoding steps.
 
     Args:
         ids: Token at each position; negative if unknown, as for the virtual tokens of prefix tuning.
         valid: False at padding and unknown tokens.
-        streams: Tensors (B, S, ...) that the head keeps for each position, by name.
+        streams: A mapping from names to tensors (B, S, ...) with what the head keeps for each position, such as keys.
         labels: Label at each position, -100 where masked; None unless labels of the whole sequence were given.
         document: Number of the document at each position; None unless a sequence packs several documents.
     """
@@ -44,7 +44,10 @@ class Memory:
         return position.masked_fill(continues, 0).cummax(1).values
 
     def keys(self, name: str) -> Keys:
-        """The stream ``name`` for products with queries, in float32 or float64, without copying a serving engine's."""
+        """The tensor ``streams[name]``, for products with queries in float32 or float64.
+
+        If a serving engine holds this tensor, it is not copied.
+        """
         streams = self.streams
         return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
@@ -57,7 +60,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class Source:
-    """The texts that an encoder read: their tokens, the encoder's last states, and the head's tensors by name."""
+    """The texts that an encoder read: their tokens ``ids`` and the encoder's last hidden ``states``.
+
+    ``valid`` is False at padding. ``streams`` maps names to tensors (B, E, ...) that the head keeps for each position.
+    """
 
     ids: Int[Tensor, "B E"]
     valid: Bool[Tensor, "B E"]
@@ -70,7 +76,7 @@ class Source:
 
 
 class Layout:
-    """Arranges N positions as (B, Q) for products by sequence; ``row`` is each position's sequence, ascending."""
+    """Arranges N positions as (B, Q) for matrix products. ``row``: index of each position's sequence, ascending."""
 
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
@@ -87,7 +93,7 @@ class Layout:
         return self._counts.tolist()
 
     def occupied(self) -> tuple[Layout, slice]:
-        """The layout without the sequences before the first and after the last position, and the slice of the rest."""
+        """The layout without leading and trailing sequences that have no positions, and the slice of those kept."""
         having = [number for number, count in enumerate(self.counts) if count]
         if not having:
             return self, slice(0, self.batch_size)
@@ -121,7 +127,7 @@ class Layout:
         return len(self.row) == self.batch_size * self.width
 
     def pack(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "B Q D"]:
-        """(N, D) as (B, Q, D), zeros where a sequence has fewer than Q positions."""
+        """Arranges ``rows``, one vector per position, as (B, Q, D), with zeros where a sequence has too few."""
         if self.is_full:
             return rows.unflatten(0, (self.batch_size, self.width))
         packed = rows.new_zeros(self.batch_size, self.width, rows.shape[-1])
@@ -144,14 +150,15 @@ class Context:
     Args:
         states: The input of the backbone's output layer at each position.
         inputs: Input of the head's projections: ``states``, or wider vectors with ``+mi``.
-        position: Index of each of the N positions within the memory of its sequence.
+        position: Index of each of the N positions in its sequence in ``memory``.
         layout: The sequence of each position.
-        output_layer: The backbone's output layer with bias and scaling, and any tensors with one row per sequence.
+        output_layer: The backbone's output layer with bias and scaling. Tensors that a conditioner adds to it have one
+            row per sequence.
         memory: The sequences so far; None for a head that does not read earlier positions.
-        source: What the encoder read; None if there is no encoder or the head does not read it.
+        source: The texts that the encoder read; None if there is no encoder or the head does not read them.
         input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens; None if it is
             quantised, offloaded or sharded over processes.
-        output_embedding: Weight of the backbone's output layer; None in these cases too.
+        output_embedding: Weight of the backbone's output layer; None in the same cases as ``input_embedding``.
     """
 
     states: Float[Tensor, "N D"]
@@ -166,16 +173,16 @@ class Context:
 
     @property
     def row(self) -> Int[Tensor, "N"]:
-        """The sequence of each position."""
+        """Index of each position's sequence."""
         return self.layout.row
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The output layer for each of the N positions."""
+        """``output_layer``, with its tensors per sequence expanded to one row per position."""
         return self.output_layer.map(lambda of_sequences: of_sequences[self.row])
 
     def at(self, positions: Int[Tensor, "M"]) -> Context:
-        """The context at some of the N positions (ascending), without the sequences before and after these."""
+        """The context at ``positions`` (ascending indices), without the sequences before and after these positions."""
         layout, rows = Layout(self.row[positions], self.layout.batch_size).occupied()
         return replace(
             self,
@@ -194,7 +201,7 @@ class Context:
     def word_scores(
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: EditMode
     ) -> Float[Tensor, "N K"]:
-        """Scores of the tokens ``ids`` of each position's sequence by its query, as ``change`` uses them."""
+        """For each position, the values of its sequence's tokens ``ids`` for its query, in the edit mode ``change``."""
         packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
@@ -241,12 +248,14 @@ class HeadCacheView(ABC):
     def remember(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> int | Tensor:
-        """Writes the new positions (B, T); returns the index of each row's first new position, as a number or (B,).
+        """Writes the new positions (B, T) into the cache.
+
+        Returns the index of the first new position: one number for all rows, or a tensor (B,).
 
         Args:
             ids: Tokens, negative if unknown.
             valid: False at padding.
-            streams: Tensors (B, T, ...) that the head keeps, by name; the same names in every pass.
+            streams: A mapping from names to tensors (B, T, ...) that the head keeps; the same names in every pass.
             looks_back: Number of positions before the new ones that the head reads again; None: all.
         """
         # a copy, because the caller may write the next tokens into the same tensor
@@ -258,9 +267,10 @@ class HeadCacheView(ABC):
 
     @abstractmethod
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int | Tensor:
-        """Writes the new positions (B, T, ...) of all streams; returns the index of the first new position.
+        """Writes ``new``, a mapping from the name of each stream to its values (B, T, ...) at the new positions.
 
-        Positions more than ``looks_back`` before the new ones may be dropped.
+        Returns the index of the first new position, like ``remember``. Positions more than ``looks_back`` before the
+        new ones may be dropped.
         """
 
     @abstractmethod

@@ -38,7 +38,8 @@ class CopyNetHead(Head):
     """Earlier positions, or positions of the source, and the tokens of the vocabulary are normalised together.
 
     Formula: with ``z_v = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``, where ``q_t`` is the input of
-    the projections (``h_t``, or a wider vector with ``+mi``) and ``w_v`` the output embedding of v::
+    the learned projections S, PD and LD (``h_t``, or a wider vector with ``+mi``), ``beta`` a learned bias and ``w_v``
+    the output embedding of v::
 
         P(v) = (exp z_v + sum_{s: x_s = v} exp c_s) / (sum_u exp z_u + sum_s exp c_s)
 
@@ -77,7 +78,7 @@ class CopyNetHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Fits ``initial_bias`` to the model's scores, if it is ``fitted``."""
+        """If ``initial_bias`` is ``fitted``, sets the bias of the copy scores from the model's scores."""
         if self.config.initial_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))

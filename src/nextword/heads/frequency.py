@@ -88,7 +88,7 @@ class FrequencyConfig(HeadConfig):
         return begun.model_copy(update={"prior": None}) if self.prior == FITTED else begun
 
     def unbuilt(self) -> FrequencyConfig:
-        """Removes the settings that belong to one vocabulary."""
+        """These settings without ``boundaries`` and ``tokenizer``, which belong to one vocabulary."""
         return self.model_copy(update={"boundaries": None, "tokenizer": None})
 
     @model_validator(mode="before")
@@ -110,7 +110,7 @@ class FrequencyConfig(HeadConfig):
 
 
 class ClassTable(nn.Module):
-    """The tokens of each class by decreasing count, and the counts; saved with the model."""
+    """The tokens of each class in order of decreasing count, and the counts; saved with the model."""
 
     counts: Tensor
     order: Tensor
@@ -166,7 +166,7 @@ class ClassTable(nn.Module):
 
 
 class ClassEmbedding(nn.Linear):
-    """Scores of the classes, without bias."""
+    """Computes the scores of the classes from states, without bias."""
 
     def forward(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N C"]:
         # terms of a fitted score nearly cancel; under autocast, a tenth of the product would be rounding error
@@ -194,9 +194,9 @@ class FrequencyHead(Head):
     ``decoupled=False``, greedy search and sampling use it too.
 
     On a pretrained model each class starts with the probability of its tokens in the model's own softmax (``prior``).
-    The distribution is then the model's, and can be decoded by classes immediately. ``f2:published`` has no ``prior``,
-    as in training. Its class embeddings are then fitted to these class probabilities (smallest mean KL divergence), on
-    states of tokens sampled by their counts.
+    The distribution is then the model's, and can be decoded by classes immediately. With ``f2:published`` and in
+    training there is no ``prior``. The class embeddings are then fitted to these class probabilities (smallest mean KL
+    divergence), on states of tokens sampled in proportion to their counts.
 
     Source: F2-Softmax, Choi et al. 2020, eq. 2 to 7 and algorithm 1.
 
@@ -236,7 +236,7 @@ class FrequencyHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Initialises the class embeddings: zero if ``prior`` is ``fitted``; without prior, as ``start`` says."""
+        """Initialises the class embeddings: to zero if ``prior`` is ``fitted``; if it is None, as ``start`` says."""
         if self.config.prior == FITTED:
             self.config = self.config.model_copy(update={"prior": "softmax"})
             self.classes.weight.zero_()

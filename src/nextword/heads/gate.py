@@ -20,11 +20,11 @@ class Gate(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Log-weights; each row sums to one in probability."""
+        """The log-weights; the weights of a position sum to one."""
 
 
 class DynamicGate(Gate):
-    """Weights that depend on the position: ``softmax(G q_t + g)``."""
+    """Weights that depend on the position: ``softmax(G q_t + g)``, with learned ``G`` and ``g``."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__(width, parts)
@@ -35,7 +35,7 @@ class DynamicGate(Gate):
 
 
 class StaticGate(Gate):
-    """Learned weights, the same at every position: ``softmax(r)``."""
+    """Weights that are the same at every position: ``softmax(r)``, with a learned vector ``r``."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__(width, parts)
@@ -68,7 +68,7 @@ class ScalarGate(nn.Linear):
 
     @torch.no_grad()
     def start_at(self, bias: float) -> None:
-        """Initialises the gate to one constant score at every position."""
+        """Initialises the gate so that its score is ``bias`` at every position."""
         self.weight.zero_()
         self.bias.fill_(bias)
 

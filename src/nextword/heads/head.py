@@ -32,7 +32,7 @@ ContextOf = Callable[[Int[Tensor, "M"]], Context]
 class HeadConfig(SpecSettings):
     """Settings that every head has.
 
-    The class attribute ``published`` has the paper's initial value of each setting that is ``fitted`` by default.
+    The class attribute ``published`` maps each setting that is ``fitted`` by default to the paper's initial value.
     """
 
     head: str
@@ -52,16 +52,16 @@ class HeadConfig(SpecSettings):
         return self if mi is None else self.model_copy(update={"mi": mi.for_pretrained()})
 
     def with_raw_states(self) -> Any:
-        """These settings with ``+mi:raw`` in place of ``+mi``, as earlier versions trained pretrained models."""
+        """These settings with ``+mi:raw`` in place of ``+mi``, which earlier versions used for pretrained models."""
         mi = getattr(self, "mi", None)
         if mi is None or mi.normalize is not None:
             return self
         return self.model_copy(update={"mi": mi.model_copy(update={"normalize": False})})
 
     def is_met_by(self, other: HeadConfig) -> bool:
-        """Whether ``other`` has these settings, or those of ``to_fine_tune``. ``+mi`` alone is equal to ``+mi:raw``.
+        """Whether ``other`` is equal to these settings, or to these settings after ``to_fine_tune``.
 
-        A setting that is ``fitted`` here may have any value in ``other``.
+        ``+mi`` alone is equal to ``+mi:raw``. A setting that is ``fitted`` here may have any value in ``other``.
         """
         had = other.with_raw_states().model_dump()  # a built head with ``+mi`` alone does not normalise
         return any(_is_met(asked.model_dump(), had) for asked in (self.with_raw_states(), self.to_fine_tune()))
@@ -75,7 +75,7 @@ class HeadConfig(SpecSettings):
         return self
 
     def over(self, former: HeadConfig | None) -> HeadConfig:
-        """These settings, completed for a model with the head ``former`` or None; most heads complete nothing."""
+        """These settings, completed for a model whose head has the settings ``former`` (None: no head)."""
         return self
 
 
@@ -87,7 +87,7 @@ class CachedModule(nn.Module):
     """A module of a head that reads earlier positions or the source, and computes the tensors to cache for them.
 
     Values that depend on only one position are computed once, when the position is new, and cached. By default, a
-    module caches what those of its children cache that are a ``CachedModule``.
+    module caches the tensors of its children that are a ``CachedModule``.
     """
 
     remembers: bool = False
@@ -96,11 +96,11 @@ class CachedModule(nn.Module):
     """Whether the module reads the encoder's tokens and states."""
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """Tensors (B, T, ...) to cache for the T new positions, by name; ``inputs`` are those of projections."""
+        """A mapping from names to tensors (B, T, ...) to cache, from the ``inputs`` of the head's projections."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """Tensors (B, E, ...) to cache for the source positions, by name, from the encoder's last hidden ``states``."""
+        """A mapping from names to tensors (B, E, ...) to cache, from the encoder's last hidden ``states``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
 
@@ -165,18 +165,18 @@ class Head(nn.Module, ABC):
 
     @property
     def looks_back(self) -> int | None:
-        """Number of earlier positions that the head reads, also in earlier windows; None: all in the current window."""
+        """Number of earlier positions that the head reads, even in earlier windows; None: all in the current window."""
         return None
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """Tensors (B, T, ...) to cache for later steps, by name; token ids are always cached.
+        """A mapping from names to tensors (B, T, ...) to cache for later steps; token ids are always cached.
 
         ``states`` are the inputs of the output layer at the new positions, ``inputs`` those of the head's projections.
         """
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """Tensors (B, E, ...) to cache for all decoding steps, by name, from the encoder's last hidden ``states``."""
+        """A mapping from names to tensors (B, E, ...) to cache, from the encoder's last hidden ``states``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
@@ -212,7 +212,7 @@ class Head(nn.Module, ABC):
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called when this head is attached to a model with the head ``former``; a head over another may reuse it."""
+        """Called when this head is attached to a model with the head ``former``, which a ``WrapperHead`` may reuse."""
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to reject a model that does not match the head's files.
@@ -257,10 +257,12 @@ class Head(nn.Module, ABC):
         """Called when the vocabulary size becomes ``vocab_size``; most heads store nothing that depends on it."""
 
     def draw(self, config: Any, *, sample: bool) -> Draw | None:
-        """How greedy search and sampling choose a token with this head; None: directly from its distribution.
+        """The choice that precedes the choice of a token in greedy search and sampling, such as the token's class.
+
+        None: the token is chosen directly from the head's distribution.
 
         Args:
-            config: The head's settings, changed by those that this call of ``generate`` received.
+            config: The head's settings, with the values that this call of ``generate`` received.
             sample: Whether tokens are sampled at random.
         """
         return None
@@ -270,11 +272,11 @@ class Head(nn.Module, ABC):
         return None
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """For each component that retrieves tokens, by name: the documents that it retrieves from."""
+        """A mapping from the name of each component that retrieves tokens to the documents it retrieves from."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Facts about the built head, numbers and texts by name, for the record of a run."""
+        """A mapping from names to facts (numbers or texts) about the built head, for the record of a run."""
         return {}
 
 
@@ -292,7 +294,10 @@ class Draw(Protocol):
         """
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """Chooses again where ``rows`` is True, because no token was allowed; None if such a row has no choice left."""
+        """Chooses again in each row where ``rows`` is True, because its first choice allowed no token.
+
+        Returns the log-probabilities in these rows (-inf in all others), or None if one of them has no choice left.
+        """
 
 
 @runtime_checkable
@@ -360,7 +365,7 @@ def head_spec(config: HeadConfig) -> str:
 
 
 def build_head(config: HeadConfig, dimensions: Dimensions) -> Head:
-    """Builds the head of a config.
+    """Builds the head with the settings ``config``, for a model with the sizes ``dimensions``.
 
     Raises:
         ValueError: If the head does not support the model, or its parameters would not fit into memory.

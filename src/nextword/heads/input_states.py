@@ -217,7 +217,7 @@ class Dimensions:
         source: Width of the source's states: those of the encoder, or those of the auxiliary text that a conditioner
             adds to a decoder-only model. None: no source.
         auxiliary: Whether a source would be an auxiliary text: True for every decoder-only model.
-        longest: Maximum number of positions of a text by the model's configuration; 16,384 if it has no limit.
+        longest: Maximum number of positions of a text in the model's configuration; 16,384 if it has no limit.
     """
 
     hidden: int

@@ -77,7 +77,7 @@ class KnnHead(WrapperHead):
 
     Formula: each stored state ``k_j`` (key) has the token ``x_j`` that followed it. The k keys nearest to the state
     ``h_t`` have scores ``s_j = -|h_t - k_j|² / (tau sqrt(D))``, or ``h_t . k_j / (tau sqrt(D))`` by the dot product.
-    With the temperature tau and the weight lambda::
+    With the temperature tau, the weight lambda and the distribution P_below of the wrapped head (the head below)::
 
         P(w) = (1 - lambda) P_below(w) + lambda sum_{j: x_j = w} exp s_j / sum_j exp s_j
 
@@ -133,7 +133,10 @@ class KnnHead(WrapperHead):
         return self.config.store is not None and self.config.overlap > 0
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
-        """Rejects a datastore that another model made; if its states are similar to this model's, only warns."""
+        """Raises ValueError if the states in the datastore are not similar to those of this model.
+
+        If they are similar, but the model that made them had other weights, a warning is logged.
+        """
         super().validate_backbone(context_of, weights_of)
         own = weights_of()
         self._weights = set() if own is None else {own}
@@ -313,9 +316,10 @@ class KnnHead(WrapperHead):
 
 
 class ConfidenceGate(nn.Module):
-    """A weight at each position, from the nearest key's score and the largest probability of a retrieved token.
+    """Computes the weight of the retrieved tokens at each position.
 
-    It has three learned parameters, and starts with ``weight`` at every position.
+    The weight depends on the nearest key's score and the largest probability of a retrieved token. There are three
+    learned parameters. The initial weight is ``weight`` at every position, or 0.5 if ``weight`` is 0 or 1.
     """
 
     def __init__(self, weight: float) -> None:
@@ -332,7 +336,7 @@ class ConfidenceGate(nn.Module):
         nn.init.constant_(self.linear.bias, self._begin)
 
     def forward(self, found: Retrieved) -> Float[Tensor, "N"]:
-        """The logit of the weight."""
+        """The logit of the weight at each position."""
         logit: Tensor = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0]
         return logit.to(found.scores.dtype)
 

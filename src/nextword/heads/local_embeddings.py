@@ -29,9 +29,9 @@ class PointerConfig(HeadConfig):
 
 
 class LocalEmbeddings(CachedModule):
-    """Computes queries ``p_t = PD q_t`` and local embeddings ``e_s = LD q_s``.
+    """Computes queries ``p_t = PD q_t`` and local embeddings ``e_s = LD q_s``, with learned projections PD and LD.
 
-    For positions of the source, ``p_t = PE q_t`` and ``e_s = LE state_s`` with the encoder's states.
+    For positions of the source, it computes ``p_t = PE q_t`` and ``e_s = LE state_s`` from the encoder's states.
 
     Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
 
@@ -98,7 +98,7 @@ class LocalEmbeddings(CachedModule):
         return {"local": self._embedded(states)} if self.reads_source else {}
 
     def positions(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
-        """Token and local embedding of each stored position, and which of these each position of ``context`` sees."""
+        """Token and local embedding of each stored position, and whether each position of ``context`` sees it."""
         if self.reads_source:
             assert context.source is not None
             return context.source.ids, at_least_float32(context.source.streams["local"]), source_positions(context)
@@ -111,7 +111,7 @@ class LocalEmbeddings(CachedModule):
         return "source" if self.reads_source else "text"
 
     def entries(self, context: Context) -> CopyScores:
-        """The stored positions, with their scores ``p_t . e_s``."""
+        """The tokens at the stored positions, with the scores ``p_t . e_s`` of these positions."""
         ids, keys, visible = self.positions(context)
         scores = context.similarities(self.queries(context), keys)
         return CopyScores(ids, context.row, scores, visible, text=self.text)
@@ -133,12 +133,13 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
 
 
 def past_positions(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
-    """Which of S kept positions each of N positions sees: the positions before it, and optionally its own.
+    """A mask of the S kept positions that each of N positions sees: those before it, and optionally its own.
 
     Args:
         context: Context of a head that remembers earlier positions; for any other head ValueError is raised.
-        include_current: Whether a position sees its own position.
-        last: Number of nearest tokens that a position sees, padding not counted; None: all.
+        include_current: Whether a position sees its own token.
+        last: Number of nearest tokens that a position sees, padding not counted; None: all. If below 1, ValueError is
+            raised.
     """
     memory = _memory(context)
     position = torch.arange(memory.ids.shape[1], device=memory.ids.device)
@@ -155,9 +156,9 @@ def past_positions(context: Context, include_current: bool, last: int | None = N
 def past_words(
     context: Context, include_current: bool, last: int | None = None
 ) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
-    """The distinct tokens of each text, and which of these U tokens each of N positions sees.
+    """The distinct tokens of each sequence, and a mask of those U tokens that each of N positions sees.
 
-    A position sees the tokens at the positions of ``past_positions``, which has the same arguments.
+    A position sees the tokens at the positions that ``past_positions`` returns for these arguments.
     """
     memory = _memory(context)
     words = UniqueTokens.of(memory.ids, _known(memory, context))
@@ -167,12 +168,12 @@ def past_words(
 
 
 def source_positions(context: Context) -> Bool[Tensor, "N E"]:
-    """Which of E source positions each of N positions sees: all except padding."""
+    """A mask of the E source positions that each of N positions sees; padding and unknown ids are left out."""
     return _known(_source(context), context)[context.row]
 
 
 def source_words(context: Context) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
-    """The distinct tokens of each source, and which of these U tokens each of N positions sees: all."""
+    """The distinct tokens of each source, and a mask of those U tokens that occur in each position's source."""
     source = _source(context)
     words = UniqueTokens.of(source.ids, _known(source, context))
     return words, words.occurring(context.row)

@@ -61,16 +61,16 @@ class NgramConfig(WrapperHeadConfig):
     rejected."""
 
     def unbuilt(self) -> NgramConfig:
-        """Removes the values fitted to one model and corpus."""
+        """These settings without ``shares`` and ``corpus``, which belong to one model and corpus."""
         return super().unbuilt().model_copy(update={"shares": None, "corpus": None})  # type: ignore[return-value]
 
     def with_weights(self, weights: MatchWeights) -> NgramConfig:
-        """These settings with the shares and levels of ``weights``."""
+        """These settings with the shares, levels and groups of ``weights``."""
         levels = {"evidence": list(weights.evidence), "limit": weights.limit, "lengths": list(weights.lengths)}
         return self.model_copy(update={**levels, "shares": weights.shares, "weights": None})
 
     def match_weights(self) -> MatchWeights:
-        """The shares by group and level; raises ValueError if they are invalid."""
+        """The shares of every group and level; raises ValueError if a setting is invalid."""
         few = [1 - MOST, *[MOST / len(self.evidence)] * len(self.evidence)]
         return MatchWeights(
             evidence=tuple(self.evidence),
@@ -84,8 +84,8 @@ class NgramConfig(WrapperHeadConfig):
 class NgramHead(WrapperHead):
     """The distribution of any head, mixed with the tokens that followed the text's last tokens in a corpus.
 
-    Formula: ``s_0`` is the share of the head below, ``s_j`` the share of level j. The match of level j occurs ``c_j``
-    times in the corpus, ``c_j(w)`` times followed by the token ``w``::
+    Formula: ``s_0`` is the share of the wrapped head (the head below), whose distribution is ``P_below``, and ``s_j``
+    the share of level j. The match of level j occurs ``c_j`` times in the corpus, ``c_j(w)`` times before the token w::
 
         P(w) = s_0 P_below(w) + sum_j s_j c_j(w) / c_j
 
@@ -159,7 +159,7 @@ class NgramHead(WrapperHead):
 
     @property
     def memory(self) -> NgramModel:
-        """The corpus, with the fixed shares of its matches."""
+        """The n-gram index, with the shares in the head's settings."""
         if self._weighed[0] is not self.config:
             self._weighed = self.config, self.config.match_weights()
         return NgramModel(self.store(), self._weighed[1])
@@ -176,7 +176,7 @@ class NgramHead(WrapperHead):
         return mixture_at(below, memory.index, found, shares, dtype, self.component)
 
     def found(self, context: Context) -> Found:
-        """The matches in the corpus at each position."""
+        """The matches, in the corpus, of the last tokens at each position of ``context``."""
         past = context.memory
         assert past is not None
         begins = past.begins()[context.row, context.position]
@@ -257,7 +257,7 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
 
 
 class LevelCalibration(Calibration):
-    """Fits the share of each level with ``fit_match_weights``."""
+    """Fits the shares of the head below and of each level with ``fit_match_weights``."""
 
     def __init__(self, head: NgramHead) -> None:
         self._head, self._memory = head, head.memory  # only the levels of its weights are used

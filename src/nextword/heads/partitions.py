@@ -22,7 +22,7 @@ _CHANGES: dict[Mode, EditMode] = {"assign": Replace(), "add": Add()}
 
 
 def partition_of(config: PartitionConfig | None, width: int, dimensions: Dimensions, bias: bool) -> CachedModule:
-    """The module that makes the score edits of a head's partitions; ``NoEdits`` if the head has no partition."""
+    """The module that changes scores for a head's partitions; ``NoEdits`` if ``config`` is None (no partitions)."""
     return NoEdits() if config is None else Partition(config, width, dimensions, bias)
 
 

@@ -46,8 +46,8 @@ class PointerGeneratorHead(Head):
     """A gate mixes the softmax with additive attention over earlier positions or the source.
 
     Formula: with ``z_v = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
-    positions and ``g_t = sigmoid(w_g . h_t + b_g)``, where ``q_t`` is the input of the projections (``h_t``, or a
-    wider vector with ``+mi``), ``w_v`` the output embedding of v, and att and att_b are learned::
+    positions and ``g_t = sigmoid(w_g . h_t + b_g)``, where ``q_t`` is the input of the learned projections S, PD and LD
+    (``h_t``, or a wider vector with ``+mi``), ``w_v`` the output embedding of v, and att and att_b are learned::
 
         P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
 
@@ -94,7 +94,7 @@ class PointerGeneratorHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Gives attention little probability, if ``gate_bias`` is ``fitted``."""
+        """If ``gate_bias`` is ``fitted``, initialises the gate so that attention has little probability."""
         if self.config.gate_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -143,8 +143,8 @@ def additive_scores(
 ) -> Float[Tensor, "B Q S"]:
     """Computes ``vector . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time, chunk by chunk to save memory.
 
-    A chunk is a tile of some queries and some keys; the backward pass computes it again. ``reach``: for each query, the
-    number of keys from the first that it needs; scores of later keys may be 0. None: all keys.
+    A chunk has some queries and some keys; the backward pass computes it again. ``reach`` has, for each query, the
+    number of first keys whose scores are needed; scores of later keys may be 0. None: all keys.
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))

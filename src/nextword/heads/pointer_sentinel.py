@@ -36,8 +36,8 @@ class PointerSentinelHead(Head):
     """Attention over earlier positions or the source and a sentinel; the sentinel's share goes to the softmax.
 
     Formula: with ``z_v = (S q_t + b) . w_v``, ``c_s = PD q_t . tanh(LD q_s)`` over the visible positions and the
-    sentinel's score ``k_t = w_g . h_t + b_g``, where ``q_t`` is the input of the projections (``h_t``, or a wider
-    vector with ``+mi``) and ``w_v`` the output embedding of v::
+    sentinel's score ``k_t = w_g . h_t + b_g``, where ``q_t`` is the input of the learned projections S, PD and LD
+    (``h_t``, or a wider vector with ``+mi``) and ``w_v`` the output embedding of v::
 
         (a, g_t) = softmax([c, k_t])
         P(v) = g_t softmax(z)_v + sum_{s: x_s = v} a_s
@@ -46,7 +46,7 @@ class PointerSentinelHead(Head):
     of the source (``LE`` of the encoder's states in place of ``LD q_s``). Attention to padding is zero. If no position
     is visible, ``g_t = 1``.
 
-    Expresses: the same as ``pg``. The sentinel competes with each position, so the softmax gets most of the
+    Expresses: copies of tokens, like ``pg``. The sentinel competes with each position, so the softmax gets most of the
     probability if no position matches. Costs: three D x D projections and one T x T product.
 
     On a pretrained model the sentinel starts with nearly all probability (``gate_bias``), so the distribution is nearly
@@ -75,7 +75,7 @@ class PointerSentinelHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Gives the sentinel nearly all probability, if ``gate_bias`` is ``fitted``."""
+        """If ``gate_bias`` is ``fitted``, initialises the gate so that the sentinel has nearly all probability."""
         if self.config.gate_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))

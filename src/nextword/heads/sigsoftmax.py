@@ -78,7 +78,7 @@ class SigsoftmaxHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Fits ``shift`` to the model's scores, if it is ``fitted``."""
+        """If ``shift`` is ``fitted``, sets it from the model's scores for random tokens."""
         if self.config.shift != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))

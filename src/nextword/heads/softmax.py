@@ -17,7 +17,7 @@ from nextword.settings.specs import Modifier, ModifierEntry
 
 @modifiers.register("proj")
 class ProjectionModifier(Modifier):
-    """The modifier ``+proj``."""
+    """The modifier ``+proj``, which puts a learned projection before the output layer."""
 
     field: ClassVar[str] = "proj"
     usage: ClassVar[str] = "+proj"

@@ -35,7 +35,7 @@ class WrapperHeadConfig(HeadConfig):
     """Name of the setting with the folder of the store (datastore or index); None: the head has no store."""
 
     def located(self) -> WrapperHeadConfig:
-        """These settings with absolute paths, also in the head below."""
+        """These settings with absolute paths of stored files, also in the settings of the head below."""
         changes: dict[str, Any] = {}
         if self.folder is not None and (path := getattr(self, self.folder)) is not None:
             changes[self.folder] = str(Path(path).expanduser().absolute())
@@ -44,7 +44,7 @@ class WrapperHeadConfig(HeadConfig):
         return self.model_copy(update=changes)
 
     def unbuilt(self) -> WrapperHeadConfig:
-        """These settings with the head below as a spec."""
+        """These settings with the head below written as a spec, such as ``mos:3``."""
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
 
     def as_published(self) -> Any:
@@ -60,7 +60,7 @@ class WrapperHeadConfig(HeadConfig):
     def over(self, former: HeadConfig | None) -> WrapperHeadConfig:
         """These settings with the model's own head ``former`` as the head below, if ``below`` is None.
 
-        If ``former`` is of the same kind as this head, the head below ``former`` is used.
+        If ``former`` has settings of this class, the head below ``former`` is used instead.
         """
         if self.below is not None:
             return self
@@ -104,7 +104,7 @@ class WrapperHead(Head):
 
     @property
     def component(self) -> str:
-        """Name of the head's component; over a head of the same kind it is numbered, such as ``knn 2``."""
+        """Name of the head's component, with a number if a head below is of the same class, such as ``knn 2``."""
         count, head = 1, self.below
         while isinstance(head, WrapperHead):
             count += type(head) is type(self)
@@ -139,7 +139,7 @@ class WrapperHead(Head):
         return self.below.source_streams(states)
 
     def configure(self, changes: Mapping[str, Any]) -> None:
-        """Changes settings of this head, or, for settings that only the head below has, of the head below."""
+        """Changes settings of this head. Settings that only the head below has are changed in the head below."""
         known = type(self.config).model_fields
         of_below = {name: value for name, value in changes.items() if name not in known and name in self.adjustable}
         own = self.with_settings({name: value for name, value in changes.items() if name not in of_below})
@@ -148,7 +148,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def take_over(self, former: Head) -> None:
-        """Reuses the model's head ``former``, or a head below it, if ``below`` has the same settings as that head."""
+        """Replaces the head below by ``former``, or by a head below ``former``, if that head has the same settings."""
         while former.config.unbuilt() != self.below.config.unbuilt():
             if not isinstance(former, WrapperHead):
                 return
@@ -203,7 +203,7 @@ class WrapperHead(Head):
         self.store()
 
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        """Rejects a store made with another tokenizer, now and whenever another store is set."""
+        """Raises ValueError if the store was made with another tokenizer. Stores opened later are checked too."""
         self.below.expect_tokenizer(fingerprint_of)
         self._tokenizer = fingerprint_of() or self._tokenizer
         store = self.store()
@@ -218,10 +218,10 @@ class WrapperHead(Head):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """``distribution`` normalised together with the entries ``stored``, as the setting ``place`` asks.
+    """Normalises ``distribution`` jointly with ``stored``, a mapping from component names to stored tokens.
 
     Raises:
-        ValueError: If the distribution is not one softmax.
+        ValueError: If ``distribution`` is not one softmax. The message names the setting ``place``.
     """
     if not isinstance(distribution, SoftmaxDistribution):
         raise ValueError(

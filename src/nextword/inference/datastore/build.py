@@ -46,7 +46,7 @@ _LONGEST = 1024
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """How a store is built. All settings except ``batch_size`` and ``processes`` determine its content.
+    """Settings for building a datastore. All except ``batch_size`` and ``processes`` determine its content.
 
     Attributes:
         precision: Precision of the keys: float16, or int8 with a scaling factor for each key.
@@ -54,7 +54,7 @@ class BuildSettings:
         split: Split of a folder or of a data set on the hub; None: the training split.
         window: Number of tokens that the model sees at once, at most its maximum, or 1,024 if it has none. None: the
             model's maximum, but at most 1,024.
-        stride: By how many tokens each window begins later than the window before. None: windows do not overlap, so
+        stride: Number of tokens from the beginning of a window to that of the next. None: windows do not overlap, so
             that the model reads each token once.
         shard_keys: Minimum number of keys per shard. If a build is killed, each process loses at most one shard.
         batch_size: Number of windows per pass.
@@ -86,14 +86,14 @@ def build_datastore(
         model: A decoder-only model. For several processes, give its folder or hub name.
         data: A text file, a table, a folder of such files, or a name on the hub. Each row of a table and each file of
             plain text is a document.
-        out: Folder of the store.
-        settings: How the store is built; None: the defaults.
+        out: Folder of the datastore.
+        settings: Settings of the datastore; None: the defaults.
         progress: Function that receives the number of keys so far: after each shard, and also within a shard if this
             process computes it.
 
     Raises:
-        ValueError: If there is no text, the model has an encoder or a conditioner, the folder has another store,
-            another process builds it, or a setting does not fit.
+        ValueError: If there is no text, the model has an encoder or a conditioner, ``out`` has another datastore,
+            another process builds in ``out``, or a setting is out of range.
         DiskFullError: If there is not enough disk space. Finished shards stay.
     """
     chosen, folder = settings or BuildSettings(), Path(out)
@@ -163,13 +163,13 @@ def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> li
 
 @dataclass(frozen=True)
 class DocumentWindow:
-    """One window of a document: the inputs of the model, and how many of the tokens that follow them are stored.
+    """One window of a document: tokens that the model reads in one pass, some of which are stored.
 
     Attributes:
         document: Index of the document in the data set, from 0.
         position: Index in the document of the first stored token, from 0.
-        ids: Inputs, and the token after the last input.
-        stored: How many tokens at the end of ``ids`` are stored.
+        ids: Inputs of the model, and the token after the last input.
+        stored: Number of tokens that are stored, at the end of ``ids``.
     """
 
     document: int
@@ -192,7 +192,7 @@ class Documents:
     empty: int = field(default=0, init=False)
 
     def texts(self) -> Iterator[str]:
-        """Yields the text of each document."""
+        """Yields the text of each document; raises ValueError at the first if the data set has only token ids."""
         if self.corpus.lines is None:
             raise ValueError(f"data: must have text ('{self.corpus.source}' has token ids); give the text itself")
         pieces: list[str] = []
@@ -211,9 +211,10 @@ class Documents:
     def windows(
         self, tokenizer: PreTrainedTokenizerBase, start: int, size: int, stride: int
     ) -> Iterator[DocumentWindow]:
-        """Yields the windows of each document, after the start token ``start``. Each token is stored once.
+        """Yields the windows of each document, with the token ``start`` before the document.
 
-        A window has at most ``size`` inputs. Each window after the first stores ``stride`` tokens, or fewer at the end.
+        Each token of a document is stored once. A window has at most ``size`` inputs. Each window after the first
+        stores ``stride`` tokens, or fewer at the end.
         """
         for number, text in enumerate(self.texts()):
             ids = [start, *token_ids(tokenizer, text)]
@@ -254,7 +255,7 @@ def expect_decoder(opened: OpenedModel) -> None:
 def states_of(
     opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """The states before the stored tokens of each window, in float32. ``told`` receives the number of states so far."""
+    """For each window, float32 states that predict its stored tokens. ``told`` receives the number of states so far."""
     found, done = dict[int, np.ndarray](), 0
     rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
     for at, row in row_states(opened, rows, 0, batch_size):
@@ -270,7 +271,7 @@ def states_of(
 def store_texts(
     tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword ngram build"
 ) -> NgramManifest:
-    """Builds an n-gram index in the folder ``out``, for models with this tokenizer. Each text becomes a document.
+    """Builds an n-gram index in the folder ``out``, for models with ``tokenizer``. Each text becomes a document.
 
     ``command`` names this call in the error of another process that builds in ``out``.
 

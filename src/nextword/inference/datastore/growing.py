@@ -51,7 +51,7 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 
 
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
-    """``grow`` for token ids. The first of ``ids`` is only context; the tokens after it are appended and counted.
+    """Like ``grow``, but appends token ids. The first of ``ids`` is only context; the number of the others is returned.
 
     A forward pass that runs meanwhile in another thread still reads the datastore without these tokens.
     """
@@ -73,7 +73,7 @@ def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512
 
 @contextlib.contextmanager
 def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
-    """Gives the model an empty datastore (see ``remember_recent``) in this block; yields its ``grow_by_tokens``."""
+    """Gives the model an empty in-memory datastore in a ``with`` block; yields ``grow_by_tokens`` for this model."""
     head = _knn(opened)
     before = head.recent
     remember_recent(opened, most)
@@ -84,7 +84,7 @@ def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[i
 
 
 def expect_growing(opened: OpenedModel) -> None:
-    """Raises ValueError unless the model's head supports an in-memory datastore."""
+    """Raises ValueError unless the model has the head ``knn``, is decoder-only and has no conditioner."""
     _knn(opened)
     expect_decoder(opened)
 

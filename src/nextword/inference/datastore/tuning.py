@@ -47,9 +47,9 @@ def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
 
 
 def tuned_retrieval(model: AnyModel, texts: Sequence[str], *, window: int = 512) -> dict[str, float]:
-    """The temperature and weight with which ``texts`` are most likely, for ``configure_head``.
+    """The settings ``temperature`` and ``weight`` with which ``texts`` are most likely, for ``configure_head``.
 
-    ``nw.calibrate`` also sets them in the model if they help, and returns the gain.
+    ``nw.calibrate`` also sets these values in the model if they help, and returns the gain.
 
     Args:
         model: A model with the head ``knn`` and ``mix=fixed``. Its current temperature and weight do not matter.
@@ -96,10 +96,10 @@ def fit_to_texts(
     stored: bool = False,
     progress: Progress | None = None,
 ) -> MatchWeights:
-    """Fits the weights with which an n-gram index is mixed with a model, so that the texts are most likely.
+    """Fits the weights with which ``index`` is mixed with a model, so that the texts in ``given`` are most likely.
 
     The index gets the weight 0 unless the whole 95 % interval of the gain is above 0. The texts should be neither in
-    the index nor the test data.
+    the index nor in the test data.
 
     Raises:
         ValueError: If a text is in the index and ``stored`` is false, or the index was made with another tokenizer.
@@ -128,7 +128,7 @@ def score_with_ngrams(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """Scores texts with a model alone and with the model mixed with an n-gram index, and compares the two scores.
+    """Scores the texts in ``given`` with a model alone and mixed with an n-gram index, and compares the two scores.
 
     The texts should be neither in the index nor those to which the weights were fitted.
 

@@ -85,7 +85,8 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
 
     Raises:
         ValueError: If neither ``generate`` nor the model's head knows an argument, if transformers no longer has the
-            decoding loop that an argument selects, or if ``settings.draft`` or the lengths do not fit.
+            decoding loop that an argument selects, if ``settings.draft`` does not fit the model or the strategy, or if
+            the minimum number of new tokens is above the maximum.
     """
     extra = _arguments(opened, settings)
     passes: list[GenerationPass] = []
@@ -183,12 +184,12 @@ def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> 
 
 
 def end_ids(config: Any) -> list[int]:
-    """Tokens that end a text."""
+    """Ids of the tokens that end a text according to ``config``, a generation configuration."""
     return _listed(config.eos_token_id)
 
 
 def stop_strings(config: Any) -> list[str]:
-    """Strings that end a text."""
+    """Strings that end a text according to ``config``, a generation configuration."""
     return _listed(config.stop_strings)
 
 

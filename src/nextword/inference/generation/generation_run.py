@@ -59,7 +59,7 @@ UNTOLD = ("transformers_version", "_from_model_config")
 
 @dataclass(frozen=True)
 class GenerationRun:
-    """A checked generation run. ``encoded`` has the tokenised prompts; each of ``passes`` reads all of them."""
+    """A checked generation run. ``encoded`` has the tokenised prompts; each of ``passes`` reads all prompts."""
 
     opened: OpenedModel
     prompts: Sequence[TextPrompt]
@@ -93,7 +93,7 @@ class GenerationRun:
         return cls(opened, prompts, settings, encoded, passes)
 
     def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
-        """Groups the rows of the pass ``one`` into batches. The same rows always give the same batches."""
+        """Groups ``rows``, texts to generate in the pass ``one``, into batches. Equal rows give equal batches."""
         if self.settings.remember:  # each text may retrieve from all earlier texts
             return [[row] for row in rows]
         return length_batches(rows, 1 if one.is_single else self.settings.batch_size)
@@ -105,11 +105,11 @@ class GenerationRun:
         said: Iterable[Sequence[int]] = (),
         streamer: Any = None,
     ) -> abc.Generator[list[GeneratedText]]:
-        """Generates the texts of each batch of the pass ``one``, in order. Torch's global random state is not changed.
+        """Generates the texts of the pass ``one``, and yields them batch by batch.
 
-        ``said`` has, for each finished text of this pass, the token ids of its prompt and of the text. With the setting
-        ``remember``, the head can retrieve these tokens. In greedy search and sampling, a ``streamer`` receives every
-        new token; each batch must then have one row.
+        Torch's global random state is not changed. ``said`` has, for each finished text of this pass, the token ids of
+        the prompt and the text together. With the setting ``remember``, the head can retrieve these tokens. In greedy
+        search and sampling, a ``streamer`` receives every new token; each batch must then have one row.
 
         Raises:
             ValueError: If ``generate`` rejects its arguments.
@@ -154,7 +154,7 @@ class GenerationRun:
         return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
-        """All values that determine the texts of a pass. A run resumes only where these values are the same."""
+        """A mapping with all values that determine the texts of a pass. A run resumes only if they are equal."""
         settings, model, parts = self.settings, self.opened.model, self.opened.parts
         usual = model.generation_config.to_diff_dict()
         content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)
@@ -292,7 +292,7 @@ def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
 
 
 def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
-    """Generates every text of a run, and yields it with its pass: in each pass, the longest prompts first.
+    """Generates all texts of a run, and yields each text with its pass. In a pass, the longest prompts are first.
 
     With the setting ``remember``, prompts keep their order. If the run has only one text, by greedy search or sampling,
     a transformers ``streamer`` receives each new token, but not the prompt.
@@ -308,13 +308,13 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; resumes an interrupted run.
 
-    ``out`` is a folder, or for a run with one pass a file (``.jsonl``). If ``scored`` is true, the first reference of
-    each prompt is scored too. ``progress`` receives the finished share of all texts, from 0 to 1. ``command`` names
+    ``out`` is a folder or, if the run has only one pass, a ``.jsonl`` file. If ``scored`` is true, the first reference
+    of each prompt is scored too. ``progress`` receives the finished share of all texts, from 0 to 1. ``command`` names
     this call in the error of another process that wants to write to ``out``.
 
     Raises:
         ValueError: If a file belongs to another run, another process writes to ``out``, only some prompts have
-            references, or ``scored`` is true and there are none.
+            references, or ``scored`` is true and no prompt has a reference.
     """
     paths = [pass_path(out, one, len(run.passes)) for one in run.passes]
     folder = out if out.suffix != ".jsonl" else out.parent
@@ -373,10 +373,10 @@ def _line(
 def reference_columns(
     opened: OpenedModel, prompts: Sequence[Prompt], scored: bool, batch_size: int
 ) -> dict[str | int, dict[str, Any]]:
-    """The columns of each prompt's references in a samples file, by the id of the prompt; empty without references.
+    """A mapping from the id of each prompt to the columns of its references in a samples file.
 
-    The references are given as texts and as token ids. If ``scored`` is true, the log-probability of each token of the
-    first reference is added.
+    The mapping is empty if no prompt has references. The references are given as texts and as token ids. If ``scored``
+    is true, the log-probability of each token of the first reference is added.
 
     Raises:
         ValueError: If ``scored`` is true and a prompt has no reference, or if only some prompts have references.

@@ -1,4 +1,4 @@
-"""Generates texts for tokenised prompts, one batch at a time. Tasks, the command line and the server use it."""
+"""Generates texts for tokenised prompts, one batch at a time, for tasks, the command line and the server."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Generator:
     stops: StopStrings | None = None
 
     def write(self, prompts: Sequence[TokenPair], loop: Any = None) -> list[list[int]]:
-        """Generates one text for each context or source, and returns its token ids without the end token.
+        """Generates one text for each of ``prompts``, and returns the token ids of each text without the end token.
 
         Args:
-            prompts: The contexts or sources, which form one batch. Targets are not read.
+            prompts: The prompts or sources of one batch. Targets are not read.
             loop: Decoding loop passed to ``generate`` as ``custom_generate``. None: the loop of ``generate``, which
                 samples with torch's generator.
 
@@ -106,14 +106,14 @@ class NoNumbersError(ValueError):
 
 
 class ExpectNumbers(LogitsProcessor):
-    """Raises ``NoNumbersError`` if scores are NaN: at once for the first pass, in ``expect`` for later passes."""
+    """Raises ``NoNumbersError`` if scores are NaN: at once for the first token, in ``expect`` for later tokens."""
 
     def __init__(self, model: NextWordModel) -> None:
         self._model = model
         self._wrong: Tensor | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Returns the scores unchanged."""
+        """Checks ``scores``, and returns them unchanged."""
         wrong = scores.amax(-1).isnan().any()
         if self._wrong is None:
             self._wrong = wrong
@@ -123,7 +123,7 @@ class ExpectNumbers(LogitsProcessor):
         return scores
 
     def expect(self) -> None:
-        """Raises ``NoNumbersError`` if any scores so far were NaN."""
+        """Raises ``NoNumbersError`` if a score was NaN in any call so far."""
         if self._wrong is not None and bool(self._wrong):
             raise NoNumbersError(self._model)
 
@@ -140,7 +140,7 @@ class StopStrings:
         return StopStringCriteria(self._tokenizer, self._strings)
 
     def behind(self, begin: int) -> StoppingCriteria:
-        """Stopping criterion for rows in which the text begins at column ``begin``."""
+        """Stopping criterion for ``generate``, for rows in which the generated text begins at column ``begin``."""
         return _Written(self._criterion, begin)
 
     def cut(self, ids: list[int]) -> list[int]:
@@ -169,7 +169,7 @@ class _Written(StoppingCriteria):
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
-    """The ids before the first end token, or else before the padding at the end. If ``ends`` is empty, all ids.
+    """The ids before the first of ``ends`` or, without one, before the padding at the end; all if ``ends`` is empty.
 
     >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
     ([5, 6], [5, 0, 6], [5, 0])
@@ -231,7 +231,7 @@ def rows_of(prompts: Sequence[Prompt], one: GenerationPass) -> list[PromptRow]:
 
 
 def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
-    """Batches of at most ``size`` rows with similar lengths, longest first, so that too large a batch fails at once."""
+    """Makes batches of at most ``size`` rows of similar length, longest first, so that one too large fails at once."""
     ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
     return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
 
@@ -245,7 +245,7 @@ class SourceColumns:
 
     Attributes:
         shares: For each component of the head, its share of each token's probability. The shares of a token sum to 1.
-        positions: For each component that points at positions, pairs ``[position, share]``, largest share first. A
+        positions: For each component that points at positions, pairs (position, share) per token, largest first. A
             position is an index into the tokens of prompt and text together (an encoder-decoder model has no prompt);
             -1 is the start token. If the component reads a source or an auxiliary text, a position is an index into
             that text's tokens.
@@ -256,9 +256,10 @@ class SourceColumns:
 
     @classmethod
     def of(cls, facts: TokenFacts, digits: int, specials: Mapping[str, int] = MappingProxyType({})) -> SourceColumns:
-        """Makes columns from facts, with ``digits`` decimals. Positions in datastores are left out.
+        """Makes the columns from ``facts``, with ``digits`` decimals. Positions in datastores are left out.
 
-        ``specials`` has, by component, the number of special tokens before position 0 of the result.
+        ``specials`` maps the name of a component to the number of special tokens at the beginning of the text at which
+        it points; positions in the result are counted after these tokens.
         """
         shares = {name: [round(one, digits) for one in share.tolist()] for name, share in facts.shares.items()}
         positions = {}
@@ -274,14 +275,14 @@ class SourceColumns:
         return cls(shares, positions)
 
     def columns(self) -> dict[str, Any]:
-        """Columns of a samples file. If the head does not point at positions, there is no column ``positions``."""
+        """A mapping from column names in a samples file (``shares``, and ``positions`` if there are any) to values."""
         return {"shares": self.shares, **({"positions": self.positions} if self.positions else {})}
 
 
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """The columns of each text, from one forward pass over all ``texts``. Their targets are the generated tokens."""
+    """The columns of each of ``texts``, whose targets are generated tokens, with ``positions`` positions per token."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

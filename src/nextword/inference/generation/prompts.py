@@ -64,9 +64,9 @@ class TextPrompt:
 
     Attributes:
         prompt: Text that is continued.
-        source: Source of an encoder-decoder model.
+        source: Source text of an encoder-decoder model.
         auxiliary: Auxiliary text of a conditioned model.
-        references: The human references, which are copied to the samples.
+        references: The human references, which are copied to the samples file.
         id: Name of the prompt in samples files and error messages.
 
     Raises:
@@ -87,18 +87,18 @@ class TextPrompt:
 def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
     """Reads prompts from a file.
 
-    JSON lines have the fields of a samples file: ``prompt``, ``source``, ``references`` (or ``reference``), ``id``, and
+    JSON lines have the keys of a samples file: ``prompt``, ``source``, ``references`` (or ``reference``), ``id``, and
     ``auxiliary``. So the file may be a samples file of an earlier run; a prompt with several texts is then read once.
     In plain text each line is a prompt, even an empty line.
 
     Args:
         path: A ``.jsonl`` file, or plain text.
         whole: Whether a plain text file is a single prompt, including its last line end.
-        fields: Names of fields in the file, for instance ``{"prompt": "question"}``; None: the standard names.
+        fields: A mapping from these keys to keys in the file, such as ``{"prompt": "question"}``; None: the same keys.
 
     Raises:
-        ValueError: If the file cannot be read, is empty or is not text, or if a line has no prompt. The message names
-            the file and the line.
+        ValueError: If the file cannot be read, is empty or is not text, or if a JSON line has neither prompt, source
+            nor auxiliary text. The message names the file and the line.
     """
     is_text = plain_text_of(path, "lines") is not None
     if is_text and whole:
@@ -118,7 +118,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
 
 def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
-    """Reads prompts from a string. Arguments and errors are those of ``read_prompts``."""
+    """Reads prompts from ``text``, the content of standard input; otherwise like ``read_prompts``."""
     expect_whole_characters(text, "standard input")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
@@ -154,11 +154,12 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
 def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[Prompt]:
     """Tokenises prompts for a model.
 
-    A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source, or without a
-    source the prompt. If ``chat`` is true, this text becomes a user message in the tokenizer's chat template.
+    A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source or, without one,
+    the prompt. If ``chat`` is true, this text becomes a user message in the tokenizer's chat template.
 
     Raises:
-        ValueError: If a prompt is incomplete for the model, or the tokenizer has no chat template.
+        ValueError: If a prompt lacks an auxiliary text that the model reads or has no tokens, if both prompt and source
+            are given for an encoder-decoder model, or if ``chat`` is true and the tokenizer has no chat template.
     """
     return [_encode(opened, _as_read(opened, prompt), chat) for prompt in prompts]
 

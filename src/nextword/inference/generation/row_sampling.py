@@ -40,7 +40,7 @@ def stream_key(*parts: object) -> int:
 
 
 def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
-    """A key for each text, ``samples`` texts per prompt, in the order of the prompts (see ``stream_key``).
+    """Makes a key (see ``stream_key``) for each text, with ``samples`` texts per prompt, in the order of the prompts.
 
     A key depends on the seed, the index of the text among the texts of its prompt, and the content of the prompt, but
     not on the prompt's index. So a key stays the same if different prompts are added, removed or reordered. Equal
@@ -58,7 +58,7 @@ def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples:
 
 
 def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
-    """The first ``count`` numbers in [0, 1) of each key's stream, in double precision.
+    """The first ``count`` random numbers in [0, 1) that each key determines, in double precision.
 
     >>> torch.equal(uniform_numbers([3, 4], 5)[1, :2], uniform_numbers([4], 2)[0])
     True
@@ -117,12 +117,12 @@ class RowwiseLoop:
 def rowwise_loop(
     uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
 ) -> RowwiseLoop | SpeculativeLoop:
-    """The loop that samples with the random numbers ``uniform`` (see ``RowwiseLoop``); ``drafting`` adds drafts."""
+    """Makes a ``RowwiseLoop`` with the random numbers ``uniform``, or with ``drafting`` a ``SpeculativeLoop``."""
     if drafting is None:
         return RowwiseLoop(uniform, streamer)
     return SpeculativeLoop(drafting, uniform, streamer)
 
 
 def batch_seed(keys: Sequence[int]) -> int:
-    """Seed of torch's generator for a batch. It is for rows without random numbers of their own (beams, assistant)."""
+    """Seed, made from ``keys``, of torch's generator, for loops without random numbers per row (beams, assistant)."""
     return stream_key(*keys) >> (KEY_BITS - SEED_BITS)

@@ -30,7 +30,7 @@ def sample_line(
     token_ids: Sequence[int],
     columns: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The line of a text in a samples file: the standard columns, then ``columns``."""
+    """The line of a text in a samples file, a mapping: the standard columns, then ``columns``."""
     shown = prompt.context[prompt.start :]
     read = prompt.text if prompt.source is None else prompt.source
     beside = {"source": prompt.source, "auxiliary": prompt.auxiliary}
@@ -46,13 +46,13 @@ def sample_line(
 
 
 def texts_and_tokens(tokenizer: PreTrainedTokenizerBase, references: Sequence[str]) -> dict[str, Any]:
-    """Columns of the human references, as texts and as tokens."""
+    """The columns ``references`` (texts) and ``reference_token_ids`` of a prompt's human references."""
     ids = tokenizer(list(references), add_special_tokens=False, verbose=False)["input_ids"]
     return {"references": list(references), "reference_token_ids": ids}
 
 
 def target_columns(target: TokenPair, log_probs: Tensor) -> dict[str, Any]:
-    """Columns of the scored human reference, with the log-probability of each token."""
+    """The columns of the scored human reference ``target``: token ids, size in bytes and log-probabilities."""
     return {
         "target_token_ids": target.target,
         "target_bytes": target.target_bytes,
@@ -77,7 +77,7 @@ RUN = "run"
 
 
 class UnfinishedSamples:
-    """A samples file that is not finished.
+    """The samples file ``path``, while it is not finished. ``run`` maps names to the settings of the run.
 
     Attributes:
         random: Random state after the last finished text; None if it is not stored.
@@ -112,16 +112,16 @@ class UnfinishedSamples:
 
     @property
     def done(self) -> frozenset[int]:
-        """Line numbers of the finished texts in the samples file."""
+        """Line numbers, in the samples file, of the finished texts."""
         return frozenset(self._lines)
 
     def token_ids(self, number: int) -> list[int]:
-        """Token ids of a finished text."""
+        """Token ids of the finished text with the line number ``number``."""
         ids: list[int] = self._lines[number]["token_ids"]
         return ids
 
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]], random: Any = None) -> None:
-        """Appends finished texts, each with its line number in the samples file.
+        """Appends finished texts, given as pairs of a line number in the samples file and the line.
 
         ``random`` is the random state after these texts. Give this state if later texts depend on it.
         """
@@ -138,7 +138,7 @@ class UnfinishedSamples:
         self._lines |= new
 
     def finish(self, **more: Any) -> None:
-        """Writes the final samples file, and deletes the unfinished one. Adds the keys ``more`` to the first line."""
+        """Writes the final samples file, with ``more`` added to its first line, and deletes the unfinished file."""
         lines = [self._lines[number] for number in sorted(self._lines)]
         lines[:1] = [{**first, **more} for first in lines[:1]]
         write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))

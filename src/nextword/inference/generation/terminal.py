@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def show_text(run: GenerationRun, screen: ColouredText) -> None:
-    """Shows the prompt (of a decoder-only model) and the text of a run with one text.
+    """Generates the only text of ``run``, and shows it on ``screen``, for a decoder-only model after the prompt.
 
     In greedy search and sampling, the text is shown token by token. With beam search, an assistant model or drafts, it
     is shown when it is finished; for the colours, one more forward pass then computes the component of each token.
@@ -101,12 +101,12 @@ class TextPieces:
         self._before, self._shown = 0, len(self._ids)
 
     def add(self, token: int) -> str:
-        """The text that the token adds. It is empty while a character is incomplete."""
+        """Returns the text that the token adds. It is empty while a character is incomplete."""
         self._ids.append(token)
         return self._rest(False)
 
     def end(self) -> str:
-        """The text of the last tokens, if they do not form a complete character; call it after the last token."""
+        """Returns the text of last tokens that do not form a complete character; call this after the last token."""
         return self._rest(True)
 
     def _rest(self, is_last: bool) -> str:
@@ -126,7 +126,7 @@ class SourceStreamer(BaseStreamer):
     """A streamer for ``generate`` that shows each token of one row.
 
     ``show`` receives the text and the component of each token. The tokens ``ends`` are not shown. ``source`` returns
-    the component that predicted a token; without it the component is None. ``before`` has the tokens of the prompt.
+    the component that predicted a token; None: no component is shown. ``before`` has the tokens of the prompt.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class SourceStreamer(BaseStreamer):
         self._latest: int | None = None
 
     def put(self, value: Tensor) -> None:
-        """Shows new tokens."""
+        """Shows the new tokens ``value``."""
         for token in value.flatten().tolist():
             if token not in self._ends:
                 self._latest = self._source(token) if self._source is not None else None
@@ -187,7 +187,7 @@ class LatestDistribution:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Captures the head's distributions in this block."""
+        """Captures the head's distributions inside the ``with`` block."""
 
         def see(head: Any, inputs: Any, distribution: NextToken) -> NextToken:
             # only once it is known that there are several components

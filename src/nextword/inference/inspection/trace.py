@@ -35,7 +35,7 @@ class Trace(TraceRecord):
     def to_json(self, path: str | Path) -> None: ...
 
     def to_json(self, path: str | Path | None = None) -> str | None:
-        """The trace as JSON, which ``load`` reads. ``docs/file-formats.md`` explains the keys.
+        """The trace as JSON, which ``Trace.load`` reads from a file. ``docs/file-formats.md`` explains the keys.
 
         Args:
             path: File to write; the result is then None. Without a path the method returns the JSON text.

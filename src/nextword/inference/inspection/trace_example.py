@@ -58,7 +58,7 @@ def trace(
     positions: int = 8,
     **generation: Any,
 ) -> Trace:
-    """What a model predicts for every token of a text: its probability, the shares of components, and alternatives.
+    """Traces a model over a text: each token's probability, how components contribute to it, and alternatives.
 
     A text with more tokens than the model has positions is read in windows that overlap by half. ``Trace.window`` is
     the size of these windows in tokens.
@@ -81,7 +81,7 @@ def trace(
 
     Raises:
         ValueError: If the text is empty or is too long for an encoder-decoder model, the tokenizer has no offsets, an
-            input of the model is missing, or a number is out of range.
+            input of the model is missing, or ``candidates`` or ``positions`` is negative.
 
     Examples:
         >>> import nextword as nw
@@ -126,7 +126,7 @@ def traced(
     positions: int = 8,
     drafts: Sequence[DraftOutcome] = (),
 ) -> Trace:
-    """The trace of a tokenised text; ``pieces`` has the text that each target token adds.
+    """Makes the trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
     ``inputs`` are further model inputs, from ``auxiliary_inputs``. ``drafts`` were made while the model generated the
     target. The model must be in evaluation mode. Other arguments and errors are those of ``trace``.
@@ -222,7 +222,9 @@ def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[S
 def written_example(
     opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
 ) -> tuple[EncodedExample, list[str], list[DraftOutcome]]:
-    """Generates the text of an example; returns the example, the piece of text of each token, and the drafts.
+    """Generates a text after the prompt or source of ``example``, with the arguments ``generation`` of ``generate``.
+
+    Returns the example with the generated tokens, the piece of text of each of these tokens, and the draft tokens.
 
     Raises:
         ValueError: If the generated text is empty, or several texts are requested.
@@ -248,7 +250,7 @@ def written_example(
 
 
 def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
-    """The window of an example: the whole example if the model can read it at once.
+    """The window in which an example is read: the whole example if the model can read it at once.
 
     Raises:
         ValueError: If the target is too long for an encoder-decoder model, which reads a target only as a whole.
@@ -345,9 +347,9 @@ def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def pieces_of_ids(tokenizer: Any, ids: Sequence[int], before: Sequence[int] = ()) -> list[str]:
-    """The piece of text of each token, for text that was decoded from the tokens.
+    """The piece of text that each token adds to the text decoded from ``ids``.
 
-    The tokens in ``before`` determine whether the first piece begins with a space.
+    ``before`` has the tokens before ``ids``, which determine whether the first piece begins with a space.
     """
 
     def decoded(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Breakdowns of scores by groups of tokens, such as new and repeated tokens. Each token is in one group of each."""
+"""Breakdowns of scores: each breakdown divides the tokens into groups, such as new and repeated tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL = "special tokens"
 
 
 class Breakdown(ABC):
-    """Assigns tokens to groups by the text only, not by scores. ``key`` is its name in records, such as "frequency"."""
+    """Assigns each token to one group, from the text alone, not from scores. ``key`` names the breakdown in records."""
 
     key: str
     title: str
@@ -41,7 +41,7 @@ class Breakdown(ABC):
 
 
 class CopiedSpans(Breakdown):
-    """Whether a token is part of an n-gram, with ``n`` tokens, that the model has already read."""
+    """Groups tokens by whether they belong to a span of at least ``n`` tokens that the model has already read."""
 
     key = "copied"
     title = "Copied spans"
@@ -59,7 +59,7 @@ class CopiedSpans(Breakdown):
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token."""
+        """Index in ``names`` of each token's group."""
         begin = len(text.prompt)
         found = np.zeros(begin + len(text.target), dtype=np.int64)
         copied = np.zeros(len(found), dtype=bool)
@@ -104,7 +104,7 @@ def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray
 
 
 class NewAndRepeated(Breakdown):
-    """Whether the model has already read the same token."""
+    """Groups tokens by whether, and where, the model has already read the same token."""
 
     key = "repetition"
     title = "New and repeated tokens"
@@ -119,7 +119,7 @@ class NewAndRepeated(Breakdown):
     )  # fmt: skip
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token."""
+        """Index in ``names`` of each token's group."""
         begin = len(text.prompt)
         last = previous(np.concatenate([text.prompt, text.target]))[begin:]
         found = np.select([last >= text.visible, last >= 0], [1, 4], 0)
@@ -133,7 +133,10 @@ class NewAndRepeated(Breakdown):
 
 
 class FrequencyBands(Breakdown):
-    """Frequency groups as in F2-Softmax (Choi et al., 2020, figure 2). ``source`` names the texts of the ``counts``."""
+    """Groups tokens by frequency, as in F2-Softmax (Choi et al., 2020, figure 2).
+
+    ``counts`` has the number of occurrences of each token in some texts, which ``source`` names.
+    """
 
     key = "frequency"
     title = "Frequent and rare tokens"
@@ -149,7 +152,7 @@ class FrequencyBands(Breakdown):
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token. A token whose id is beyond the end of ``counts`` has the count 0."""
+        """Index in ``names`` of each token's group. A token whose id is beyond ``counts`` has the count 0."""
         known = np.append(self._groups, np.int8(len(NAMES)))
         found: Int[np.ndarray, "T"] = known[np.minimum(text.target, len(self._groups))]
         return found
@@ -161,7 +164,7 @@ ENDS = (16, 32, 64, 128, 256, 512, 1024)
 
 
 class TextPosition(Breakdown):
-    """Distance of a token from the beginning of its text: the first 16 tokens, then bands of doubling size."""
+    """Groups tokens by position in their text: the first 16 tokens, then up to 32, 64, ..., 1,024, then the rest."""
 
     key = "position"
     title = "Position in the text"
@@ -172,7 +175,7 @@ class TextPosition(Breakdown):
     )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token."""
+        """Index in ``names`` of each token's group."""
         return np.searchsorted(np.array(ENDS), np.arange(1, len(text.target) + 1))
 
 
@@ -180,7 +183,7 @@ class TextPosition(Breakdown):
 
 
 def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-    """The last earlier position with an equal key, or -1 if there is none.
+    """For each position, the last earlier position with an equal key; -1 if there is no such position.
 
     >>> previous(np.array([7, 8, 7, 7])).tolist()
     [-1, -1, 0, 2]
@@ -193,7 +196,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """An integer id of the n-gram that begins at each position. Equal n-grams have equal ids.
+    """For each position, an integer id of the n-gram that begins there. Equal n-grams have equal ids.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]

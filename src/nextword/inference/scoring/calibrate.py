@@ -78,7 +78,7 @@ def calibrate(  # noqa: PLR0913  (its options)
         window: Number of tokens that the model sees at once. None: the model's number of positions, at most 4,096, or
             1,024 if the model has no limit. Not for token ids.
         stride: Number of new tokens that each window after the first scores. None: half the window. Not for token ids.
-        batch_size: Windows, or rows of token ids, per forward pass.
+        batch_size: Number of windows, or of rows of token ids, per forward pass.
         limit: Approximate number of tokens to read from the beginning of the texts; None: all. Not for token ids.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
         apply: Whether to set the chosen settings on a model in memory, as ``configure_head`` does.
@@ -147,16 +147,16 @@ def calibrate_on_texts(
     progress: Progress | None = None,
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """``calibrate`` for an opened model, without checking whether the head's n-gram index contains ``examples``.
+    """Like ``calibrate``, for an opened model, but does not check whether the head's n-gram index has ``examples``.
 
-    ``data`` has the names of ``examples`` for the results.
+    ``data`` has the names of the texts for the results.
     """
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError if one of ``examples`` is in the head's n-gram index, which would overweight its matches."""
+    """Raises ValueError if one of ``examples`` is in the head's n-gram index, whose shares would be too large."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -168,7 +168,7 @@ def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings
 def asking(
     opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
 ) -> Callable[[], None]:
-    """Makes a function ``ask`` for ``chosen`` or ``read``: it computes the log-probability of each token once."""
+    """Makes the function ``ask`` of ``chosen`` and ``read``, which scores each token of ``examples`` once."""
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
@@ -191,7 +191,7 @@ class HeldRows:
     Attributes:
         ids: Token ids of each row.
         labels: The same ids, with -100 for tokens that are not targets. The first token of a row is not a target.
-        data: Names of the rows' sources.
+        data: Names of the data from which the rows come.
     """
 
     ids: Sequence[Sequence[int]]
@@ -199,7 +199,7 @@ class HeldRows:
     data: list[str]
 
     def first(self, tokens: int) -> HeldRows:
-        """The first rows, with at most ``tokens`` targets; in the last row, later tokens are not targets."""
+        """The first rows, with at most ``tokens`` targets. Further tokens of the last row are not targets."""
         labels: list[list[int]] = []
         for row in self.labels:
             if tokens <= 0:
@@ -214,7 +214,7 @@ class HeldRows:
 
 
 def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | None = None) -> CalibrationResults:
-    """``calibrate_on_texts`` for rows of tokens, each of which the model reads in one pass."""
+    """Like ``calibrate_on_texts``, for rows of token ids, each of which the model reads in one pass."""
     model, pairs = opened.model, list(zip(rows.ids, rows.labels, strict=True))
 
     def ask() -> None:
@@ -240,6 +240,8 @@ def chosen(
     data: list[str] | None = None,
 ) -> CalibrationResults:
     """Chooses the head's settings from held-out tokens, whose log-probabilities ``ask`` computes with ``model``.
+
+    If ``apply`` is true, ``model`` gets these settings.
 
     Raises:
         ValueError: If the head has no settings to choose, no token was scored, or all tokens have probability 0.
@@ -284,7 +286,7 @@ def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -
     """Calls ``ask`` once, and passes every token that ``ask`` scores to the head's calibration.
 
     ``ask`` can be any function that scores held-out tokens with the method ``log_prob`` of the model's distributions.
-    During this call, these are the distributions without the head's contribution.
+    During this call, ``log_prob`` returns values without the head's contribution.
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))
@@ -297,7 +299,7 @@ def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -
 
 
 def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
-    """The calibration of a model's head.
+    """The object that calibrates the head of ``model``. Errors show ``name`` as the model's name.
 
     Raises:
         ValueError: If the head has no settings to choose.
@@ -314,7 +316,7 @@ def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
 
 
 def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
-    """Gives the model the settings of ``chosen``, and returns them; empty if the head has no settings to choose."""
+    """Chooses and sets the settings of the head of ``model``; returns them, or an empty mapping if it has none."""
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 
 
@@ -378,7 +380,7 @@ class _AskedOnce(NextToken):
 
 
 class TriedSetting(Record):
-    """One point of the curve: settings that were tried."""
+    """Settings that were tried, with their loss: one point of a calibration's curve."""
 
     settings: dict[str, JsonValue]
     """The settings."""
