@@ -1,4 +1,4 @@
-"""Builds stores of states. The backbone reads all rows once, shard by shard; a killed build can be resumed."""
+"""Stores the states of a backbone, which reads all texts once, shard by shard; a killed build can be resumed."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from nextword.settings.version import __version__
 
 @dataclass(frozen=True)
 class StatesSettings:
-    """How a store of states is built. All settings except ``batch_size`` and ``processes`` determine its content.
+    """How a store of states is built. ``batch_size`` and ``processes`` do not change what is stored.
 
     Attributes:
         precision: Precision of the states on disk. None: the precision of the model's weights, but float16 for float32.
         layers: Number of last layers whose hidden state is stored for each token; a head with ``+mi:KxL`` needs K.
         shard_tokens: Minimum number of tokens per shard. If a build is killed, each process loses at most one shard.
-        batch_size: Number of rows per forward pass.
+        batch_size: Number of rows (texts) per forward pass.
         processes: Number of processes, each with its own copy of the model; None: only this process.
     """
 
@@ -69,14 +69,14 @@ def build_states(
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
-    """Stores a model's states at every token of ``rows``, and its output layer.
+    """Stores the states of a model at every token of ``rows``, and the output layer of the model.
 
-    The states are the input of the output layer, the last ``settings.layers`` hidden states, and those of the encoder.
+    The states are the input of the output layer, the last ``settings.layers`` hidden states, and the encoder's states.
     If a build was killed, the same call computes only the missing shards.
 
     Args:
         model: A model of transformers or nextword. For several processes, give its folder or hub name.
-        rows: The rows of tokens to encode, each on its own. Equal rows are stored once.
+        rows: The texts as rows of tokens; each is encoded separately. Equal rows are stored once.
         out: Folder of the store.
         settings: How the store is built; None: the defaults.
         task: Settings of the task that made the rows, which are saved in the store.
@@ -216,7 +216,7 @@ def building(
 
     Raises:
         ValueError: If ``processes`` is given with a model in memory, another process builds in the folder, or the
-            folder has a store of another origin.
+            folder has a store with another ``origin``.
         DiskFullError: If there is not enough disk space.
     """
     asked: Workers[OpenedModel] = ThisProcess(lambda: opened)
@@ -230,7 +230,7 @@ def building(
 
 
 def in_shards(rows: Iterable[Row], least: int, size: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """Groups rows into shards. In each shard except the last, the sizes of the rows sum to at least ``least``."""
+    """Groups ``rows`` into shards. The ``size`` of a shard's rows sums to at least ``least``, except in the last."""
     gathered: list[Row] = []
     count = 0
     for row in rows:
@@ -252,9 +252,10 @@ def made_shards(
     size: Callable[[Facts], int],
     told: Told,
 ) -> list[Facts]:
-    """Makes the shards that an earlier build has not finished, and returns the facts of all shards.
+    """Makes those of ``shards`` that are not yet finished in ``folder``, and returns the facts of all shards.
 
-    ``told`` receives the total ``size`` so far: after each shard, and also within a shard if this process computes it.
+    ``make`` writes one shard and returns its facts, of the class ``kind``. ``told`` receives the total ``size`` so far:
+    after each shard, and also within a shard if this process computes it.
     """
     made, done = list[Facts](), 0
 
@@ -286,7 +287,7 @@ def _made(
 def row_states(
     opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int
 ) -> Iterator[tuple[int, RowStates]]:
-    """Yields the index and the states of each row, short rows first. ``layers`` is the number of last hidden states."""
+    """Yields the index and the states of each row, short rows first, with the last ``layers`` hidden states."""
     model: Any = opened.model
     order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # rows of similar length need little padding
     with inference_mode_of(model):

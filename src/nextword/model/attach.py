@@ -60,18 +60,18 @@ def attach(
     The result wraps ``model`` and shares its weights. If ``model`` already has a head, the new head replaces it. At
     first the result predicts almost as ``model`` does: the head's initial values are fitted to the states and scores of
     ``model`` on random tokens (``nextword.heads.safe_start``). With the initial values of a head's paper
-    (``"cache:published"``), the untrained result can predict much worse. If it is more than 0.05 nats per token worse
-    on random tokens, a warning states by how much.
+    (``"cache:published"``), the untrained result can predict much worse. A warning is logged if the result is more than
+    0.05 nats per token worse on random tokens.
 
     Args:
         model: A transformers language model, decoder-only or encoder-decoder, with or without a nextword head.
         head: Head spec such as ``"mos:3+mi"``, a dictionary of settings, or a typed config.
         objective: Objective spec such as ``"mle"`` or ``"histalign"``, a dictionary of settings, or a typed config.
         conditioner: Conditioner spec such as ``"bergpt"``, a dictionary of settings, or a typed config. Its setting
-            ``trains`` chooses the weights to train; other weights are frozen. If it trains the output layer but not the
-            input embedding, the two no longer share weights. None: the conditioner of ``model``, if it has one.
-        encoder: Encoder of the auxiliary texts, as a model, folder or hub name. It becomes part of the result. None:
-            the encoder of ``model``. A model without an encoder needs this argument if ``conditioner`` is given.
+            ``trains`` chooses the weights to train; other weights are frozen. If it names the output layer without the
+            input embedding, the two no longer share a weight. None: the conditioner of ``model``, if it has one.
+        encoder: Encoder of the auxiliary texts, as a model, folder or hub name, which becomes part of the result. None:
+            the auxiliary encoder of ``model``; if it has none, ``conditioner`` needs this argument.
 
     Returns:
         A transformers model, with ``generate``, ``save_pretrained`` and ``distribution``. Trainer can train it.
@@ -102,12 +102,11 @@ def attach_to_train(
     encoder: PreTrainedModel | str | Path | None = None,
     pretrained: bool = False,
 ) -> NextWordModel:
-    """Attaches a head like ``attach``, but with the initial values for training (docs/train.md).
+    """Attaches a head as ``attach`` does, but with the initial values for training (docs/train.md).
 
-    If ``pretrained`` is false (a new small model), the head starts with the values of its paper, such as a half-open
-    gate. On a pretrained model these values would outweigh the model's own predictions. So if ``pretrained`` is true,
-    the head's values are fitted to ``model``, in the form for training: for example, ``cache`` shares one softmax with
-    the vocabulary.
+    If ``pretrained`` is false (a new small model), the head begins with the values of its paper. On a pretrained model
+    these values would outweigh the model's own predictions. So if ``pretrained`` is true, the head's values are fitted
+    to ``model``, in the form for training: for example, the entries of ``cache`` share one softmax with the vocabulary.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()

@@ -27,12 +27,12 @@ from nextword.settings.version import __version__
 
 
 def card_text(config: Any, facts: CardFacts, title: str) -> str:
-    """The whole card in Markdown, with the metadata block for the Hub.
+    """Returns the text of a model card in Markdown, with the metadata block for the Hub.
 
     Args:
         config: Configuration of a nextword model.
-        facts: Further facts; unknown facts are left out of the card.
-        title: Model name to use if the facts have no name, for instance the name of the folder.
+        facts: Facts that are not in ``config``; unknown facts are left out of the card.
+        title: Model name to use if ``facts`` has no ``title``, for instance the name of the folder.
     """
     title = facts.title or title
     sections = [_what_it_is(config, facts), *_how_to_load_it(config, title), *_measured(facts), *_made_by(facts)]
@@ -141,7 +141,7 @@ def _fenced(text: str, language: str) -> str:
 
 
 def hub_metadata(config: Any, facts: CardFacts, title: str) -> str:
-    """The metadata of the card as YAML, without the lines ``---`` around it. Arguments are those of ``card_text``."""
+    """Returns the metadata of the card as YAML, without the lines ``---`` around it. ``title`` is the model name."""
     task = "text2text-generation" if config.is_encoder_decoder else "text-generation"
     return ModelCardData(
         base_model=hub_name(facts.base_model or config.text_config.name_or_path),

@@ -1,4 +1,4 @@
-"""Auxiliary texts of a wrapped model: an encoder reads them, and a conditioner gives its states to the decoder."""
+"""Auxiliary texts of a wrapped model: an encoder reads them, and a conditioner passes the states to the decoder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Conditioned(WrappedModel):
     def encode(
         self, aux_input_ids: Int[Tensor, "B A"] | None, aux_attention_mask: Tensor | None = None
     ) -> Float[Tensor, "B A E"]:
-        """Encodes auxiliary texts. Pass the resulting states as ``aux_states`` to any number of calls.
+        """Encodes auxiliary texts. The result can be the argument ``aux_states`` of any number of ``forward`` calls.
 
         Args:
             aux_input_ids: The auxiliary texts, in tokens of the auxiliary encoder.
@@ -88,7 +88,7 @@ class Conditioned(WrappedModel):
         return states
 
     def blank_auxiliary(self, rows: int) -> dict[str, Tensor]:
-        """Placeholder inputs for ``rows`` unknown auxiliary texts; empty for a model without a conditioner."""
+        """Returns placeholder arguments of ``forward`` for ``rows`` auxiliary texts; {} if there is no conditioner."""
         if self.conditioner is None:
             return {}
         weight = next(self.conditioner.parameters())

@@ -196,7 +196,10 @@ class NextWordConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Also accepts the configuration of a model without a head, with ``head`` and ``objective`` in ``kwargs``."""
+        """Makes the configuration from ``config_dict``, that of a nextword model or of a model without a head.
+
+        For a model without a head, ``kwargs`` may have ``head`` and ``objective``.
+        """
         if config_dict.get("model_type", cls.model_type) != cls.model_type:
             parts: dict[str, Any] = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
             config_dict = {"text_config": config_dict, **parts}

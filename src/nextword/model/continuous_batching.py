@@ -68,8 +68,8 @@ class ContinuousBatching(WrappedModel):
         ``kwargs`` may also have those arguments of ``generate`` that the head defines, such as ``decoupled`` of ``f2``.
 
         Raises:
-            ValueError: If an argument is unknown, a prompt is empty or has a token outside the vocabulary, or
-                ``init_continuous_batching`` raises it.
+            ValueError: If an argument is unknown, a prompt is empty or has a token outside the vocabulary, or in the
+                cases of ``init_continuous_batching``.
         """
         head = self.next_word_head
         known = {*inspect.signature(GenerationMixin.generate_batch).parameters, "max_new_tokens", *head.generate_takes}
@@ -90,21 +90,21 @@ class ContinuousBatching(WrappedModel):
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
-    """A manager's logits processors. If they exclude all tokens that ``draw`` allows, ``draw`` chooses again."""
+    """A manager's logits processors (``made``). ``draw`` chooses again if they exclude all tokens of its choice."""
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
         vars(self).update(vars(made))
         self._draw = draw
 
     def __call__(self, input_ids: Tensor, scores: Tensor, logits_processor_args: Tensor) -> Tensor:
-        """Processed scores (N, V)."""
+        """Returns the processed ``scores`` (N, V)."""
         plain = super().__call__
         redrawing = RedrawProcessor(self._draw, lambda ids, given: plain(ids, given, logits_processor_args))
         return redrawing(input_ids, scores)
 
 
 class ManagedHead:
-    """Replaces methods of one batch manager, so that the head can choose (a class of ``f2``) before each token."""
+    """Replaces methods of one ``manager``, so that the head can keep values and choose (``draw``) before each token."""
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
@@ -125,7 +125,7 @@ class ManagedHead:
         return made
 
     def add_request(self, input_ids: Sequence[int], *args: Any, **kwargs: Any) -> Any:
-        """Adds a request. Raises ValueError if its prompt would make the whole batch fail."""
+        """Adds a request. Raises ValueError if its prompt is empty or has a token outside the vocabulary."""
         expect_request(self._model, input_ids)
         return type(self._manager).add_request(self._manager, input_ids, *args, **kwargs)
 
@@ -152,7 +152,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """Fraction of the cache memory to use for keys and values. The rest is for the head's values and copies to read."""
+    """Fraction of the cache memory to use for keys and values. The rest is for the head's values and their copies."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
@@ -220,7 +220,7 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError if ``config`` compiles passes or records graphs: the head's tensors change in size."""
+    """Raises ValueError if ``config`` compiles passes or records graphs, because the head's tensors change in size."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,
@@ -234,7 +234,7 @@ def expect_eager(config: Any, head: str) -> None:
 
 
 def expect_request(model: WrappedModel, ids: Sequence[int]) -> None:
-    """Raises ValueError if a request is empty or has a token outside the vocabulary."""
+    """Raises ValueError if the prompt ``ids`` of a request is empty or has a token outside the vocabulary."""
     if not len(ids):
         raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")
     expect_known_ids("input_ids", torch.as_tensor(ids), model.get_input_embeddings().weight.shape[0])

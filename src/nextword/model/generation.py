@@ -201,7 +201,7 @@ class HeadGeneration(Conditioned):
         Args:
             inputs: Prompt ids, as in transformers.
             *args: Further arguments of transformers' ``generate``.
-            draft: What proposes several next tokens, which the model then verifies in one pass: "head" (the tokens
+            draft: Source of several proposed next tokens, which the model verifies in one pass: "head" (the tokens
                 after the position from which a copying head copied the last token), "prompt" (the tokens after an
                 earlier occurrence of the last token), another model, or a ``nextword.SpeculativeDecoding``. Greedy
                 texts are the same as without a draft, and sampled texts have the same distribution. Exception: if
@@ -209,7 +209,7 @@ class HeadGeneration(Conditioned):
             **kwargs: Further arguments of transformers' ``generate``.
 
         Raises:
-            ValueError: If ``draft`` is none of these, or is combined with beam search, ``custom_generate`` or
+            ValueError: If ``draft`` has another value, or is combined with beam search, ``custom_generate`` or
                 ``assistant_model``.
         """
         if draft is None:

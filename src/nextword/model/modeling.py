@@ -141,7 +141,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         self.config.objective = self.objective.config.model_dump()
 
     def context(self, inputs: dict[str, Any]) -> Context:
-        """The head's input at every position, row by row, if ``forward`` gets the arguments ``inputs``."""
+        """The head's input at every position, row by row, for ``inputs``, the arguments of ``forward`` by name."""
         return self._run(self._batch(inputs))[1].last(0)
 
     def _batch(self, arguments: Mapping[str, Any]) -> ForwardBatch:
@@ -351,7 +351,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         return answer(distribution).unflatten(0, (for_head.rows, -1))
 
     def extra_repr(self) -> str:
-        """The head spec."""
+        """The head spec, which ``print`` shows for this module."""
         return f"head={head_spec(self.next_word_head.config)}"
 
 

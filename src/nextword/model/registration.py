@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def list_by_name(causal: Any, seq2seq: Any) -> None:
-    """Adds our models to transformers' tables of class names, and adds their classes to transformers' modules."""
+    """Adds the names of two model classes to transformers' tables, and the classes to the modules ``transformers``."""
     from transformers.models.auto import modeling_auto as tables
 
     # Libraries treat a class outside these tables as a model that does not predict the next token. ``Trainer`` with

@@ -25,7 +25,7 @@ class Prefixes:
 
     Args:
         rows: Tokens of each prefix, without padding; for an encoder-decoder model each prefix is a source.
-        auxiliary: For a conditioned model: arguments of ``forward`` with each prefix's auxiliary text, by name.
+        auxiliary: Mapping from argument name of ``forward`` to tensor, for the auxiliary text of each prefix.
     """
 
     rows: list[Int[Tensor, "_"]]
@@ -92,7 +92,7 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
 
     Tokens are chosen without gradient and with a KV cache. A later pass with the returned ``arguments`` gives their
     probabilities. The gradient of this pass is the same as if each token were generated with a graph, because an argmax
-    has no gradient. The caller sets evaluation mode for both, because dropout would give the pass other probabilities.
+    has no gradient. The caller sets evaluation mode for generation and this pass, because dropout would alter both.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None

@@ -22,12 +22,12 @@ class Example:
     Attributes:
         text: Text whose tokens are predicted.
         prompt: Text before ``text`` in the decoder. Its tokens are not predicted.
-        source: Source of an encoder-decoder model.
+        source: Text that the encoder of an encoder-decoder model reads.
         auxiliary: Auxiliary text of a conditioned model, such as a summary.
         id: Name of the text in results and error messages.
 
     Raises:
-        ValueError: If a text has half a character (an unpaired surrogate).
+        ValueError: If one of the texts has half a character (an unpaired surrogate).
     """
 
     text: str
@@ -43,7 +43,7 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token ids, each with its character span. A special token has the span (-1, -1)."""
+    """The N token ids of a text, and the character span (begin, end) of each token; (-1, -1) for a special token."""
 
     ids: Int[np.ndarray, "N"]
     spans: Int[np.ndarray, "N 2"]
@@ -55,12 +55,12 @@ class Tokens:
 
     @classmethod
     def joined(cls, *parts: Tokens) -> Tokens:
-        """Concatenates the tokens of several texts."""
+        """Concatenates ``parts``, the tokens of several texts."""
         return cls(np.concatenate([one.ids for one in parts]), np.concatenate([one.spans for one in parts]))
 
     @classmethod
     def special(cls, *ids: int) -> Tokens:
-        """Special tokens. They have no characters."""
+        """Makes the special tokens with these ``ids``. They have no characters."""
         return cls(np.array(ids, dtype=np.int64), np.full((len(ids), 2), -1))
 
 
@@ -74,7 +74,13 @@ class TokenizedExample(Example):
 
 @dataclass(frozen=True, eq=False)
 class ExampleTokens:
-    """The tokens of an example as arrays; the attributes are explained in ``EncodedExample``."""
+    """The tokens of an example as arrays.
+
+    Attributes:
+        context: Tokens that the model reads before the target, see ``example_tokens``.
+        target: Tokens of the text, which are predicted.
+        specials: Number of start tokens before the prompt in the context; 0 for an encoder-decoder model.
+    """
 
     context: Tokens
     target: Tokens
@@ -87,7 +93,7 @@ class EncodedExample(TokenPair):
 
     Attributes:
         spans: Character span of each target token in ``example.text``; (-1, -1) for a special token.
-        specials: Number of special tokens at the beginning of the context, such as a start token.
+        specials: Number of start tokens before the prompt in the context; 0 for an encoder-decoder model.
         context_spans: Character span of each context token in the prompt or source.
     """
 
@@ -98,7 +104,7 @@ class EncodedExample(TokenPair):
 
 
 def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
-    """Tokenises an example for a model. Errors are those of ``example_tokens``."""
+    """Tokenises ``example`` for the model ``opened``, into lists. Raises the errors of ``example_tokens``."""
     found = example_tokens(opened, example)
     context, context_spans = found.context.listed
     target, spans = found.target.listed
@@ -106,14 +112,15 @@ def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
 
 
 def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
-    """Tokenises an example for a model into arrays, because a text may have millions of tokens.
+    """Tokenises ``example`` for the model ``opened``, into arrays because a text may have millions of tokens.
 
-    The context of a decoder-only model is a start token and the prompt. If a token would contain characters of both
-    prompt and text, the two are tokenised separately. The context of an encoder-decoder model is the source. Its target
-    has the special tokens that the tokenizer adds to a text, and an end token.
+    For a decoder-only model, the context is a start token and the prompt. If a token would contain characters of both
+    prompt and text, prompt and text are tokenised separately. For an encoder-decoder model, the context is the source,
+    and the target is the text with the special tokens that the tokenizer adds and with an end token.
 
     Raises:
-        ValueError: If the tokenizer has no offsets, the text has no tokens, or an input of the model is missing.
+        ValueError: If the tokenizer has no offsets, a decoder-only model has no start token, the text has no tokens, or
+            an encoder-decoder model gets no source or gets a prompt.
     """
     tokenizer: Any = opened.tokenizer
     if isinstance(example, TokenizedExample):
@@ -142,10 +149,11 @@ def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
 
 
 def encode_context(opened: OpenedModel, example: Example) -> Tokens:
-    """The context of an example: a start token and the prompt, or the source.
+    """Tokenises the context of ``example``: a start token and the prompt, or for an encoder-decoder model the source.
 
     Raises:
-        ValueError: If the tokenizer has no offsets, or the source is missing.
+        ValueError: If the tokenizer has no offsets, a decoder-only model has no start token, or an encoder-decoder
+            model gets no source or gets a prompt.
     """
     tokenizer: Any = opened.tokenizer
     expect_offsets(tokenizer, "a token's characters are not known")
@@ -186,7 +194,11 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
-    """A function that makes model inputs from the auxiliary texts of examples; none if there is no conditioner."""
+    """Returns a function that makes arguments of ``forward`` from the auxiliary texts of a batch of encoded examples.
+
+    If the model has no conditioner, there are no such arguments. Otherwise the function raises ValueError if an example
+    has no auxiliary text.
+    """
 
     def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
         if opened.auxiliary_tokenizer is None:

@@ -1,9 +1,8 @@
-"""Log-probabilities of given tokens. All other modules compute log-probabilities with this one.
+"""Log-probabilities of given tokens, for ``nw.score``, ``nw.trace``, tasks, calibration and the server's ``echo``.
 
-    texts -> spans: a target after its context, or the tokens in each window of a text
-    spans -> batches -> the distribution before every target token -> an answer for each span
-
-``nw.score``, ``nw.trace``, tasks, calibration and the server's ``echo`` use it.
+Each text is cut into spans: a target after its context, or the tokens of each window. The model reads the spans in
+batches. From the distributions before the target tokens, a function (``Question``) computes an answer for each span,
+such as the log-probabilities of its target tokens.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class TokenPair(TargetSpan):
 
 
 def no_inputs(pairs: Sequence[Any]) -> Mapping[str, Any]:
-    """No further inputs, for a model that reads only the pairs."""
+    """Returns no further model inputs, for a model that reads only the tokens of ``pairs``."""
     return {}
 
 
@@ -70,9 +69,10 @@ def target_log_probs(
     inputs: Inputs = no_inputs,
     progress: Progress | None = None,
 ) -> list[Float[Tensor, "T"]]:
-    """Log-probability of each target token given the context and the earlier target tokens, in float64 on the CPU.
+    """Returns, for each of ``pairs``, the log-probabilities of its target tokens, in float64 on the CPU.
 
-    The model must be in evaluation mode. A forward pass has ``batch_size`` pairs.
+    Each log-probability is given the context and the earlier target tokens. The model must be in evaluation mode. A
+    forward pass has at most ``batch_size`` pairs, for which ``inputs`` makes further arguments.
     """
     return list(_answers(_reader(model, inputs), pairs, batch_size, span_log_probs, progress))
 
@@ -86,11 +86,12 @@ def text_answers(
     inputs: Inputs = no_inputs,
     progress: Progress | None = None,
 ) -> Iterator[list[Answer]]:
-    """Yields the answers for each text, in order, with one answer per window that has targets.
+    """Yields, for each of ``texts`` in order, the answers of ``question``: one for each window that has targets.
 
-    The model must be in evaluation mode, without gradient. A forward pass has ``batch_size`` windows, also of several
-    texts. If the head looks back further than a window, texts are processed one by one, each with its own head cache.
-    A text has the attributes ``context`` and ``target``, and for further ``inputs`` also ``example``.
+    The model must be in evaluation mode, without gradient. A forward pass has at most ``batch_size`` windows, which may
+    be from several texts. If the head looks back further than a window, texts are processed one by one, each with its
+    own head cache and without ``inputs``. A text has the attributes ``context`` and ``target``, and ``example`` if
+    ``inputs`` reads it.
     """
     if not texts:
         return
@@ -113,7 +114,7 @@ def text_answers(
 
 
 def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]:
-    """The spans of a text's windows, in order."""
+    """Returns the span of each window of ``text``, in order; one span for the whole text if there are no windows."""
     ids, first = np.concatenate([text.context, text.target]), len(text.context)
     example = getattr(text, "example", None)
     cut = scoring_window.windows(first, len(ids))
@@ -155,13 +156,13 @@ def _answers(
 def span_log_probs(
     distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[TargetSpan]
 ) -> Sequence[Float[Tensor, "_T"]]:
-    """A question for ``text_answers``: the log-probability of each token, in float64 on the CPU."""
+    """A ``Question`` that returns the log-probabilities of each span's target tokens, in float64 on the CPU."""
     found = distribution.log_prob(ids[:, None])[:, 0].double().cpu()
     return torch.split(found, [len(span.target) for span in spans])
 
 
 def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, "T"]) -> None:
-    """Raises ValueError if a log-probability is NaN. The message names weights that are NaN."""
+    """Raises ValueError if one of ``log_probs`` is NaN. The message names ``text``, and weights that are not finite."""
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
@@ -175,7 +176,7 @@ def why_nan(model: NextWordModel) -> str:
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """Sums ``nats``, the negative log-likelihood of each target, over ``pairs``; each is a block of the bootstrap."""
+    """Sums ``nats``, the negative log-likelihood of each pair's target. Each pair is one block of the bootstrap."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)
@@ -192,13 +193,13 @@ def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
 def distribution_at_targets(
     model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any] | None = None
 ) -> tuple[NextToken, Int[Tensor, "N"]]:
-    """The distribution before each of the N target tokens of all pairs, and these tokens."""
+    """Runs the model on ``pairs``. Returns the distribution before each of the N target tokens, and these tokens."""
     ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
     return ask(model, pairs, inputs or {})
 
 
 def fill_id(model: NextWordModel) -> int:
-    """Token id to put at padding positions."""
+    """Returns the token id to put at padding positions: the model's padding token, or 0 if it has none."""
     pad = model.generation_config.pad_token_id
     return 0 if pad is None else int(pad)
 
@@ -232,7 +233,10 @@ def _after_sources(
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
-    """The distribution after each row's last token (``everywhere``: after each token), and a mask of these tokens."""
+    """Returns the distributions of the token after each of ``rows``, and a mask that is True at each row's last token.
+
+    With ``everywhere``, the distributions are those after every token of the rows, and the mask is True at every token.
+    """
     ids, mask = padded(rows, pad)  # padded on the right; padding has no effect, because it is masked
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """A window with inputs ``stream[begin : begin + size]``.
+    """A window of a text's tokens (``stream``): its inputs are ``stream[begin : begin + size]``.
 
     Each input has one target, the next token of the stream. The last ``scored`` of these ``size`` targets are scored.
     """
@@ -40,12 +40,12 @@ class Window:
 
 
 def windows_after(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """Windows over a stream of ``length`` tokens. Each token from ``first`` on is scored once.
+    """Cuts a stream of ``length`` tokens into windows that together score each token from index ``first`` on once.
 
-    The first window scores all its targets, later windows score their last ``stride`` targets, and the last window
-    scores the remaining ones. Each window has ``size`` inputs if the stream is long enough. So a token after the first
-    window has more than ``size - stride`` tokens before it. If the first ``first`` tokens (the prompt) are longer than
-    a window, the first window also scores only ``stride`` tokens.
+    Each window has ``size`` inputs, or fewer if the whole stream is shorter. The first window scores all its targets
+    from ``first`` on. Each later window scores its last ``stride`` targets, or as many as remain. So a token after the
+    first window has more than ``size - stride`` tokens before it. If the prompt (the tokens before ``first``) has more
+    than ``size`` tokens, the first window also scores only ``stride`` tokens.
 
     >>> [(w.begin, list(w.targets)) for w in windows_after(1, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (2, [5, 6]), (3, [7])]
@@ -65,7 +65,7 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
 
 
 def windows_from_start(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """``windows_after``. If the prompt is longer than a window, windows over its beginning come first.
+    """Returns the windows of ``windows_after``, after windows over the prompt if it has more than ``size`` tokens.
 
     >>> [(w.begin, list(w.targets)) for w in windows_from_start(6, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (1, [5]), (3, [6, 7])]
@@ -89,7 +89,7 @@ class ScoringWindow:
     long: int | None = None
 
     def windows(self, context: int, length: int) -> list[Window]:
-        """The windows over ``length`` tokens, of which the first ``context`` are not scored; [] without ``window``."""
+        """Cuts ``length`` tokens into windows. The first ``context`` tokens get no score. [] if ``window`` is None."""
         if self.window is None or self.stride is None:
             return []
         # a head that looks back further than a window must also read the context
@@ -113,9 +113,9 @@ class WindowSpan(TargetSpan):
     """The part of a text in one window. The target is empty if the window has only context.
 
     Attributes:
-        begin: Index, in context and text together, of the first token of the window, or of the head cache if there is
-            one. Positions in answers are counted from this index.
-        example: The whole example, for further inputs of the model.
+        begin: Index, in context and text together, of the window's first token; if there is a head cache, of the first
+            token that the cache keeps. Positions in answers count from this token.
+        example: The example that the text is from, for further inputs of the model.
     """
 
     begin: int
@@ -125,7 +125,7 @@ class WindowSpan(TargetSpan):
 def window_spans(
     ids: Int[np.ndarray, "M"], windows: Sequence[Window], first: int, example: Any = None
 ) -> Iterator[WindowSpan]:
-    """The spans of the windows of a text with the token ids ``ids``. Only tokens from ``first`` on are targets."""
+    """Yields the span of each of ``windows`` over the text ``ids``. Only tokens from index ``first`` on are targets."""
     for window in windows:
         end = window.begin + window.size + 1
         cut = min(max(window.targets.start, first), end)
@@ -144,8 +144,8 @@ class WindowMemory:
     """Reads the windows of a text in order, several per pass, and keeps the head's cache from window to window.
 
     The model is decoder-only and in evaluation mode. All windows have the same size and together cover every position.
-    Results do not depend on the number of windows per pass. If the stream has several texts, each after a start token,
-    the head sees only earlier positions of the same text.
+    Results do not depend on the number of windows per pass. The first token of the first window is the start token. If
+    it occurs again, another text begins there. The head sees only earlier positions of the same text.
     """
 
     def __init__(self, model: NextWordModel) -> None:
@@ -153,7 +153,7 @@ class WindowMemory:
         self._model, self._read = model, 0
 
     def __call__(self, spans: Sequence[WindowSpan]) -> tuple[NextToken, Int[Tensor, "N"], list[WindowSpan]]:
-        """The distribution before each of the N target tokens of ``spans``, these tokens, and spans with targets."""
+        """Returns the distribution before each of N targets in ``spans``, these targets, and the spans with targets."""
         ids = torch.tensor([[*span.context, *span.target] for span in spans])
         if self.memory is None:
             self.memory = LongMemory(start=int(ids[0, 0]))
@@ -187,7 +187,7 @@ def remember(
 
     Args:
         model: A decoder-only model whose head looks back beyond its window.
-        ids: The text, which begins with a start token.
+        ids: The text as token ids, beginning with a start token.
         window: Number of tokens that the backbone sees at once. None: its number of positions, at most 1,024.
         stride: Number of new tokens of each window after the first; None: half the window.
         batch_size: Number of windows per pass.

@@ -59,7 +59,7 @@ class OpenedModel:
         auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
         name: str | None = None,
     ) -> OpenedModel:
-        """Opens a model given as an argument.
+        """Makes an opened model from ``model``, which may already be opened.
 
         Args:
             model: A model of nextword or transformers, its folder or hub name, or an opened model. A transformers model
@@ -69,7 +69,8 @@ class OpenedModel:
             name: Name of the model in tables; None: made from ``model``, such as the name of its folder.
 
         Raises:
-            ValueError: If a tokenizer is missing or invalid, or the folder has no model.
+            ValueError: If a tokenizer is missing or invalid, the folder has no model, or the head's files are for
+                another tokenizer.
         """
         expect_tokenizer(tokenizer)
         if isinstance(model, str | Path):
@@ -97,7 +98,11 @@ class OpenedModel:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Facts for records: the specs of head, objective and conditioner, backbone class, number of parameters."""
+        """Mapping of facts for records.
+
+        ``head``, ``objective`` and ``conditioner`` (or None) are specs, ``backbone`` is a class name, and
+        ``parameters`` is the number of all weights.
+        """
         model, conditioner = self.model, self.model.conditioner
         return {
             "head": head_spec(model.next_word_head.config),
@@ -144,13 +149,13 @@ def open_model(
         device: Torch device; ``auto``: an accelerator if there is one.
         dtype: Precision of the weights; ``auto``: as saved.
         name: Name of the model in tables; None: the folder's name.
-        head: Settings of the head to change. A setting that only other heads have is ignored.
-        states: Folder of the backbone's stored states, which replace the backbone. Only texts of the store can then be
-            scored. None: load the backbone.
+        head: Mapping from settings of the head to new values. A setting that only other heads have is ignored.
+        states: Folder of the backbone's stored states, which replace the backbone. Only texts whose states are stored
+            can then be scored. None: load the backbone.
 
     Raises:
-        ValueError: If no head has such an adjustable setting, the device is unavailable, the folder has no complete
-            model with a tokenizer, or the states belong to another backbone or tokenizer.
+        ValueError: If ``head`` has a setting that no head can change, the device is unavailable, the folder has no
+            complete model with a tokenizer, or the states belong to another backbone or tokenizer.
     """
     _expect_adjustable(head)
     location, where = model_location(path), _device(device)
@@ -221,7 +226,7 @@ Progress = Callable[[float], None]
 
 
 def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> Iterator[Sequence[T]]:
-    """``rows`` in slices of at most ``size`` rows. ``progress`` is called after each slice.
+    """Yields ``rows`` in slices of at most ``size`` rows. ``progress`` receives the finished share after each slice.
 
     >>> shares = []
     >>> [list(part) for part in batches([1, 2, 3, 4], 3, shares.append)], shares
@@ -235,7 +240,7 @@ def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> I
 
 
 def progress_within(progress: Progress | None, begin: float, end: float) -> Progress:
-    """A progress function for a part of some work. It calls ``progress`` with shares from ``begin`` to ``end``.
+    """Returns a progress function for one part of some work, the share from ``begin`` to ``end`` of the whole.
 
     >>> shares = []
     >>> progress_within(shares.append, 0.5, 1.0)(0.5)

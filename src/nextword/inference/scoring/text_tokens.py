@@ -31,11 +31,10 @@ AGREEING = 8
 
 
 def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
-    """Ids of a whole text, without special tokens, and the character span of each token.
+    """Returns the token ids of a whole text, without special tokens, and the character span of each token.
 
-    A long text is encoded in overlapping pieces. Tokenisation depends only on nearby characters. So two pieces have the
-    same tokens in the middle of their overlap, where they are joined. If their tokens differ there, the text is encoded
-    as a whole.
+    A long text is encoded in overlapping pieces, which are joined near the middle of their overlap, where both pieces
+    have the same tokens. If the pieces have no such tokens, the text is encoded as a whole.
     """
     done_ids, done_spans = array("q"), array("q")  # lists of Python numbers need ten times the memory
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
@@ -56,7 +55,7 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np
 
 
 def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[np.ndarray, "N"]:
-    """Ids of a whole text, without special tokens. Long texts are encoded in pieces, as in ``ids_and_spans``."""
+    """Returns the token ids of a whole text, without special tokens. A fast tokenizer encodes a long text in pieces."""
     if len(text) > PIECE and tokenizer.is_fast:
         return ids_and_spans(tokenizer, text)[0]
     return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
@@ -115,7 +114,7 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     """Ids of a text, and the number of UTF-8 bytes of each token. The numbers sum to the bytes of the text.
 
     The text is encoded line by line. Some tokenizers drop characters, for instance line ends. The bytes of these
-    characters belong to the next token, or at the end to the last token, because bits per byte refer to the whole text.
+    characters count for the next token, or at the end for the last token, because bits per byte are of the whole text.
 
     Raises:
         ValueError: If the tokenizer has no offsets, or the text has no tokens.
@@ -138,8 +137,8 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
 def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
     """End of each token in UTF-8 bytes, given ``ends`` in characters. An end below 0 marks a special token.
 
-    Dropped characters belong to the next token, or at the end to the last token. If several tokens form one character,
-    all these tokens end where the character ends, so that the first token has all bytes of the character.
+    Characters that the tokenizer drops belong to the next token, or at the end to the last token. If several tokens
+    form one character, all of them end where the character ends, so that the first one has all bytes of the character.
     """
     before = bytes_before(text)
     found: Int[np.ndarray, "N"] = np.maximum.accumulate(before[np.maximum(ends, 0)])
@@ -160,7 +159,7 @@ def bytes_before(text: str) -> Int[np.ndarray, "M"]:
 
 
 def start_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Start token before every text: the tokenizer's bos token, or if it has none its eos token.
+    """Returns the id of the start token of every text: the bos token of ``tokenizer``, or if it has none the eos token.
 
     Raises:
         ValueError: If the tokenizer has neither.

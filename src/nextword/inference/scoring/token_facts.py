@@ -26,12 +26,12 @@ _HEAP_SHARE = 6
 
 @dataclass(frozen=True)
 class TopTokens:
-    """The K most probable tokens of each position, in decreasing order.
+    """The K most probable tokens at each of N positions, the most probable first.
 
     Attributes:
         ids: Token ids.
         log_prob: Natural logarithms of the tokens' probabilities.
-        shares: For each component of the head, its share of the probability of each token.
+        shares: Mapping from each component of the distribution (such as ``cache``) to its share of each probability.
     """
 
     ids: Int[np.ndarray, "N K"]
@@ -44,9 +44,10 @@ class TopPositions:
     """For each token, the P positions that contribute most to its probability, strongest first.
 
     Attributes:
-        at: Positions in the text that ``NextToken.positions_in`` names, or in documents. -1 beyond the last position.
-        share: Share of the token's probability from each position. 0 beyond the last position.
-        documents: Document of a datastore for each position. None if positions are in a text that the model read.
+        at: Positions in the text that ``NextToken.positions_in`` names, or in documents; -1 if fewer than P contribute.
+        share: Share of the token's probability that comes from each position; 0 where ``at`` is -1.
+        documents: Number of the document of each position in a datastore. None if positions are in a text that the
+            model read.
     """
 
     at: Int[np.ndarray, "N P"]
@@ -54,7 +55,7 @@ class TopPositions:
     documents: Int[np.ndarray, "N P"] | None = None
 
     def moved(self, by: int) -> TopPositions:
-        """Adds ``by`` to the positions. Positions of -1 stay as they are."""
+        """Returns a copy with ``by`` added to all positions except -1."""
         return replace(self, at=np.where(self.at < 0, self.at, self.at + by))
 
 
@@ -66,10 +67,10 @@ class TokenFacts:
         log_prob: Natural logarithm of the token's probability.
         rank: 1 plus the number of more probable tokens.
         entropy: Entropy of the whole distribution, in nats.
-        shares: For each component of the head, its share of the token's probability. The shares of a token sum to 1, or
-            are all 0 if the probability is 0.
+        shares: Mapping from each component of the distribution (such as ``cache``) to its share of the token's
+            probability. The shares of a token sum to 1, or are all 0 if the probability is 0.
         candidates: The most probable tokens, each with its log-probability and shares.
-        positions: For each component that points at positions, the positions with the largest shares.
+        positions: Mapping from each component that copies from positions to the positions that contribute most.
     """
 
     log_prob: Float[np.ndarray, "N"]
@@ -84,13 +85,13 @@ class TokenFacts:
         return found
 
     def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
-        """Splits the facts about the targets of several texts into one object per text."""
+        """Splits facts about the targets of ``texts``, one text after another, into one object per text."""
         ends = accumulate((len(text.target) for text in texts), initial=0)
         return [self[begin:end] for begin, end in pairwise(ends)]
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
-    """Joins facts about consecutive parts of a text. All parts list the same number of candidates and positions."""
+    """Joins facts about consecutive parts of a text, which all list the same number of candidates and positions."""
     found: TokenFacts = _each(np.concatenate, *parts)
     return found
 
@@ -100,9 +101,9 @@ class TextFacts:
     """Facts about all or some tokens of a text.
 
     Attributes:
-        facts: Facts per token. All positions count from 0. Positions in "text" include its context.
-        texts: For each component that points at positions, the text that they are in: "text", "source", "auxiliary", or
-            "store" (documents of a datastore).
+        facts: Facts about each token. Positions count from 0, in "text" from the beginning of the context.
+        texts: Mapping from each component that copies from positions to the text that the positions are in: "text",
+            "source" (also an auxiliary text), or "store" (documents of a datastore).
     """
 
     facts: TokenFacts
@@ -110,12 +111,12 @@ class TextFacts:
 
     @classmethod
     def joined(cls, parts: Sequence[TextFacts]) -> TextFacts:
-        """Joins the facts about a text's windows, in order."""
+        """Joins ``parts``, the facts about the windows of one text, in order."""
         return cls(joined_facts([part.facts for part in parts]), parts[0].texts)
 
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
-    """A question for ``text_answers``; the answers are facts about each token. ``numbers``: see ``token_facts``."""
+    """A ``Question`` that returns the facts about each span's target tokens. ``numbers`` go to ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
     found = []
     for span, said in zip(spans, facts.split(spans), strict=True):
@@ -138,11 +139,11 @@ def _each(make: Callable[[Sequence[Any]], Any], *parts: Any) -> Any:
 def token_facts(
     distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, positions: int = 0
 ) -> TokenFacts:
-    """Facts about the token ``ids[n]`` under row n of a distribution, for every n.
+    """Returns facts about the token ``ids[n]`` under row n of ``distribution``, for every n.
 
     Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the output
-    embedding is computed once. ``candidates`` and ``positions`` are the numbers of most probable tokens and of
-    positions to list.
+    embedding is computed once. ``candidates`` is the number of most probable tokens to list, and ``positions``
+    the number of positions.
 
     Raises:
         ValueError: If ``ids`` is not one token of the vocabulary per position, or a number is out of range.

@@ -9,7 +9,7 @@
 >>> {probe.name: len(probe.words) for probe in read_probes()}
 {'choices': 5, 'sports': 4, 'jester': 2}
 
-Any model can be tested, for example with ``answers("runs/m", read_probes())``.
+Any decoder-only model can be tested, for example with ``answers("runs/m", read_probes())``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WordProbe:
 
 
 class ProbeTemplate(Settings):
-    """An entry of a probe file."""
+    """An entry of a probe file: a prompt with gaps, and lists of words that fill the gaps."""
 
     name: str = Field(pattern="^[A-Za-z0-9-]+$")
     """Name of the set of probes. Entries with the same name are evaluated together."""
@@ -74,7 +74,7 @@ class ProbeTemplate(Settings):
         return self
 
     def probes(self) -> list[WordProbe]:
-        """One probe for each rotation of each list, so that each word of a list is in the last slot once."""
+        """Makes one probe for each rotation of each list in ``words``, so that each word of a list is once the last."""
         rotations = [tuple(words[n:] + words[:n]) for words in self.words for n in range(len(words))]
         return [WordProbe(self.name, self.text.format(*words), words, self.copied) for words in rotations]
 
@@ -100,7 +100,7 @@ class ProbeAnswer:
 
     @property
     def spread(self) -> float | None:
-        """Entropy of the words' shares of ``mass``, divided by that of equal shares. ``None`` if ``mass`` is 0."""
+        """Entropy of the words' shares of ``mass``, divided by the entropy of equal shares; None if ``mass`` is 0."""
         if not self.mass:
             return None
         shares = [one / self.mass for one in self.probabilities if one]
@@ -135,13 +135,13 @@ def answers(
     mode: str = "joint",
     batch_size: int = 32,
 ) -> list[ProbeAnswer]:
-    """The probabilities of each probe's listed words.
+    """Returns, for each of ``probes``, the probability of the first token of each listed word.
 
     The model must be decoder-only, with or without a nextword head. Give a tokenizer unless ``model`` includes one.
     ``mode`` is one of the ``modes`` of the model's head. A forward pass has ``batch_size`` probes.
 
     Raises:
-        ValueError: If two words of a probe begin with the same token, or the model is an encoder-decoder model.
+        ValueError: If ``first_tokens`` raises it, or the model is an encoder-decoder model.
     """
     opened = OpenedModel.of(model, tokenizer)
     if opened.has_encoder:
@@ -161,10 +161,10 @@ def answers(
 
 
 def first_tokens(tokenizer: PreTrainedTokenizerBase, probe: WordProbe) -> list[int]:
-    """The first token of each listed word after the prompt.
+    """Returns the id of the first token of each listed word when it follows the prompt of ``probe``.
 
     Raises:
-        ValueError: If two words begin with the same token.
+        ValueError: If two words begin with the same token, or the tokenizer merges a word with the prompt.
     """
     firsts = [encode_answer(tokenizer, probe.prompt, word)[0] for word in probe.words]
     if len(set(firsts)) < len(firsts):

@@ -24,7 +24,7 @@ _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_e
 
 
 def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each argument of forward that is not None, and returns these arguments, with ids as int64.
+    """Checks each argument of ``forward`` that is not None. Returns these arguments by name, with ids as int64.
 
     For an encoder-decoder model without decoder tokens, the function makes them from the labels.
 
@@ -93,15 +93,15 @@ def _expect_source(head: Head, given: Mapping[str, Any]) -> None:
 
 
 def expect_not_empty(source: Tensor) -> None:
-    """Raises ValueError if an encoder would get no token."""
+    """Raises ValueError if ``source``, the text for an encoder, has no token."""
     if source.numel() == 0:
         raise ValueError("empty source: at least one token is needed")
 
 
 def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
-    """Token ids as int64; raises ValueError if they are not integers of shape (batch, positions).
+    """Returns ``given`` as int64. Raises ValueError if it is not a tensor of integers of shape (batch, positions).
 
-    The message names the argument ``name``, and ``vectors``, the argument that accepts embeddings instead.
+    The message contains ``name``, the name of this argument, and ``vectors``, that of the argument for embeddings.
     """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor of ids (batch, positions) ({type(given).__name__} given)")
@@ -115,9 +115,9 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
 
 
 def expect_vectors(name: str, given: Any, *, ids: str) -> None:
-    """Raises ValueError if an argument is not of shape (batch, positions, width).
+    """Raises ValueError if ``given`` is not a floating-point tensor of shape (batch, positions, width).
 
-    The message also names ``ids``, the argument that accepts token ids instead.
+    The message contains ``name``, the name of this argument, and ``ids``, that of the argument for token ids.
     """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor (batch, positions, width) ({type(given).__name__} given)")
@@ -128,7 +128,7 @@ def expect_vectors(name: str, given: Any, *, ids: str) -> None:
 
 
 def expect_one_text(given: Mapping[str, Any]) -> None:
-    """Raises ValueError if an auxiliary text is given both as tokens and as states, or not as a tensor."""
+    """Raises ValueError if the auxiliary text is given both as tokens and as states, or is not a tensor."""
     texts = {name: given[name] for name in ("aux_input_ids", "aux_states") if given.get(name) is not None}
     if len(texts) > 1:
         raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
@@ -147,7 +147,7 @@ def _expect_auxiliary_states(states: Tensor, width: int) -> None:
 
 
 def expect_positions(position_ids: Any) -> None:
-    """Raises ValueError if position ids are not integers."""
+    """Raises ValueError if ``position_ids`` is neither None nor a tensor of integers."""
     if position_ids is not None and (not isinstance(position_ids, Tensor) or position_ids.dtype not in _WHOLE):
         given = position_ids.dtype if isinstance(position_ids, Tensor) else type(position_ids).__name__
         raise ValueError(f"position_ids: must be a tensor of whole numbers ({given} given)")

@@ -28,8 +28,8 @@ class BackboneOutput:
     Args:
         outputs: The backbone's outputs that the caller requested, without logits.
         states: Inputs of the output layer at the new tokens (B, T, D).
-        layers: Decoder hidden states at the new tokens, times ``state_scale``: of as many layers as the head reads,
-            last layer first.
+        layers: Hidden states of the last decoder layers at the new tokens, times ``state_scale``: as many layers as the
+            head reads, last layer first.
         source_states: Last hidden state of the encoder; None for a decoder-only model.
         output_layer: The backbone's output layer.
     """
@@ -155,10 +155,10 @@ class AuxiliaryStates:
     """The auxiliary texts in the form that a forward pass needs.
 
     Args:
-        kept: Tensors that the conditioner caches.
-        source: Tokens and states of the texts, which the head reads; None: it reads no source.
+        kept: Mapping from name to tensor, for the tensors that the conditioner caches.
+        source: Tokens and states of the texts, if the head reads them; otherwise None.
         backbone_inputs: Further arguments of the backbone's forward.
-        before_text: Embeddings (B, P, D) at this pass's virtual positions; None if there are none.
+        before_text: Embeddings (B, P, D) of a soft prefix that this pass puts before the text; None if there is none.
     """
 
     kept: Mapping[str, Tensor]
@@ -168,10 +168,10 @@ class AuxiliaryStates:
 
 
 def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates | None:
-    """Encodes the auxiliary texts, or reuses what an earlier pass cached. None for a model without a conditioner.
+    """Encodes the auxiliary texts, or reuses states that an earlier pass cached. None if there is no conditioner.
 
     Raises:
-        ValueError: If a needed auxiliary text is missing or does not match the batch.
+        ValueError: If an auxiliary text is missing, or does not match the batch or the text of the earlier passes.
     """
     if model.conditioner is None:
         return None

@@ -38,7 +38,7 @@ AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "sou
 
 @dataclass(frozen=True)
 class SourceText:
-    """The text of an encoder.
+    """The text for the encoder of an encoder-decoder model.
 
     Args:
         ids: Tokens (B, E), as given.
@@ -73,7 +73,7 @@ class AuxiliaryInputs:
 
     @property
     def tokens(self) -> Tensor | None:
-        """The states of the text, or its tokens; None if neither is given."""
+        """The text in the form that was given: states or tokens; None if neither."""
         return self.aux_input_ids if self.aux_states is None else self.aux_states
 
     @property
@@ -89,9 +89,9 @@ class Past:
 
     Args:
         kv_cache: The given KV cache, or a new one if a head cache must be attached to one.
-        head_cache: Cache to which this pass adds its positions; None if no values are kept after the pass.
+        head_cache: Head cache to which this pass adds its positions; None if no values are kept after the pass.
         held: Number of positions in the KV cache; None if the cache does not count them.
-        of_text: Number of positions in the KV cache that belong to the text; None if only the device knows it.
+        of_text: Number of positions in the KV cache that belong to the text; None if it is unknown on the host.
         paged: Head cache of a pass of continuous batching, instead of ``head_cache``.
     """
 
@@ -114,7 +114,7 @@ class ForwardBatch:
         input_ids: Token ids passed to the backbone.
         inputs_embeds: Embeddings passed to the backbone, instead of the ids or in addition.
         attention_mask: The mask for the backbone.
-        position_ids: The positions for the backbone.
+        position_ids: The position ids for the backbone; None: not given.
         virtual: Number of positions of a soft prefix that this pass puts before the tokens; ``attention_mask`` and
             ``position_ids`` include them.
         source: The encoder's text; None for a decoder-only model.
@@ -123,7 +123,7 @@ class ForwardBatch:
         use_cache: Whether a KV cache is requested; None: as in the model's configuration.
         new_positions: If rows are windows of one text, True for positions that were not in earlier windows. None if
             rows are separate texts.
-        texts: Where each text is, if rows hold several texts; None: one text per row.
+        texts: For rows that hold several texts, where to move each text; None: one text per row.
         further: Other arguments, passed to the backbone unchanged.
     """
 
@@ -146,7 +146,7 @@ class ForwardBatch:
 
 
 def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> ForwardBatch:
-    """Makes the batch from the arguments of ``forward`` by name. None means that an argument was not given.
+    """Makes the batch from ``arguments``, a mapping from argument name of ``forward`` to value (None: not given).
 
     Raises:
         ValueError: If an argument is not for this kind of model, a tensor has a wrong type or shape, mask or labels do
@@ -328,7 +328,7 @@ def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) 
 
 
 def step_mask(mask: Tensor, positions: int) -> Tensor:
-    """The padding mask of the last ``positions`` tokens, cut from the mask of the whole text (B, S)."""
+    """Returns the padding mask of the last ``positions`` tokens, cut from ``mask``, that of the whole text (B, S)."""
     # contiguous, because the stride of a view would grow in every step, and each new stride compiles a new graph
     return mask[:, -positions:].clone(memory_format=torch.contiguous_format)
 

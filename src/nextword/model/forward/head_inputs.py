@@ -33,13 +33,13 @@ class HeadInputs:
         inputs: Inputs of the head's projections (B, T, Q).
         past: Number of positions before the first new token.
         memory: The sequences so far; None if the head does not keep them.
-        source: The encoder side or the auxiliary text; None if the head does not read it.
+        source: Tokens and states of the encoder's text or of the auxiliary text; None if the head does not read them.
         output_layer: The backbone's output layer with bias and scaling, and the conditioner's offset per sequence.
         input_embedding: Weight of the backbone's input embedding; None if it is quantised or offloaded.
         output_embedding: Weight of the output layer; None if it is quantised or offloaded.
-        new_positions: If the rows of the pass were windows of one text: a mask (B, T) of the positions that the single
-            row of states has. None: rows are unchanged.
-        texts: If rows of the pass held several texts: for each position, its row and index in the states, which have
+        new_positions: If the rows of the pass were windows of one text: a mask (B, T) of the positions that were moved
+            to the single row of ``states``. None: rows are unchanged.
+        texts: If rows of the pass held several texts: for each position, its row and index in ``states``, which has
             one text per row. None: rows are unchanged.
     """
 
@@ -60,7 +60,7 @@ class HeadInputs:
         return len(self.states if self.texts is None else self.texts.row)
 
     def at(self, positions: Int[Tensor, "N"]) -> Context:
-        """The context at ``positions``, which are ascending indices into the B * T positions of the pass."""
+        """The context at ``positions``: ascending indices into the B * T positions of the pass (only new positions)."""
         if self.new_positions is not None and not bool(self.new_positions.flatten()[positions].all()):
             raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
         kept = self.among_all(positions)
@@ -78,7 +78,7 @@ class HeadInputs:
         return (self.new_positions.flatten().cumsum(0) - 1)[positions]
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the last ``keep`` positions of every sequence (0: all), or at the positions in a tensor."""
+        """The context at the last ``keep`` positions of every row (0: all). A tensor ``keep`` has the positions."""
         if self.texts is not None:
             return self._last_of_texts(self.texts, keep)
         batch, length, _ = self.states.shape
@@ -246,7 +246,7 @@ class PackedInputs:
     Args:
         states: Inputs of the output layer (1, N, D).
         inputs: Inputs of the head's projections (1, N, Q).
-        memory: The head cache at the slots of this pass, including the new tokens.
+        memory: The head cache of this pass, which includes the new tokens.
         remembers: Whether the head reads earlier positions.
         parts: The parts of the model that the head uses.
     """
@@ -261,7 +261,7 @@ class PackedInputs:
     """Number of rows in the results of ``last``."""
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the last ``keep`` tokens (0: all), or at the token indices in a tensor.
+        """The context at the last ``keep`` tokens (0: all). A tensor ``keep`` has the indices of the tokens.
 
         Indices may be in any order and may repeat. The text of a request is read once per index. So call this method
         for one token per request. For several tokens per request call ``at``, which reads each text once.
@@ -273,7 +273,7 @@ class PackedInputs:
         return self._context(rows, Layout.full(len(rows), 1, rows.device), request)
 
     def at(self, rows: Int[Tensor, "M"]) -> Context:
-        """The context at the given token indices, in ascending order."""
+        """The context at ``rows``, which are ascending indices of tokens."""
         requests, row = self.memory.slots.request[rows].unique_consecutive(return_inverse=True)
         return self._context(rows, Layout(row, len(requests)), requests)
 

@@ -38,7 +38,7 @@ from nextword.runtime.devices import (
 
 
 class UnsupportedBackboneError(ValueError):
-    """A model whose scores cannot be reproduced from its output layer."""
+    """Raised if a model's scores cannot be reproduced from its output layer, or the model is not causal."""
 
 
 # Costs relative to one row of the whole product: of picking a row, and of its product with one more state. Picking is
@@ -73,7 +73,7 @@ def state_width(backbone: PreTrainedModel) -> int:
 
 
 class OutputLayer:
-    """The output layer of a backbone as a vocabulary: computes the model's final scores from states.
+    """The output layer of a backbone as a ``Vocabulary``: computes the model's final scores from states.
 
     Args:
         backbone: The model. Every call uses its current output layer. Create this object before the states are
@@ -95,13 +95,13 @@ class OutputLayer:
     def __call__(
         self, states: Float[Tensor, "N D"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "N V"]:
-        """A score for every token, equal to the model's own."""
+        """Returns a score for every token, equal to the score that the model itself computes."""
         return self.each([states], fused_backward)[0]
 
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> list[Float[Tensor, "_R V"]]:
-        """Scores of several sets of states."""
+        """Returns the scores of all tokens for each of ``states``, several sets of states."""
         if self._weight is None:
             made = [self._by_layer(part) for part in states]
             # later steps overwrite the scores, which autograd forbids for a view (torchao's int8 layers return a view)
@@ -122,7 +122,7 @@ class OutputLayer:
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
-        """Scores of only K tokens per sequence, equal to those computed for all tokens."""
+        """Returns the scores of only the K tokens ``ids`` of each sequence, equal to those among all tokens."""
         if self._weight is not None:
             # a collector of gradients belongs to one tensor, so the product must use this tensor
             collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
@@ -156,10 +156,10 @@ class OutputLayer:
         rows: Sequence[Int[Tensor, "_R"]],
         fused_backward: FusedBackward | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
-        """For each group of states, the scores of the group's own tokens only.
+        """Returns, for each group of ``states``, the scores of only the tokens in the same group of ``ids``.
 
-        Picking rows copies them. If picking is slower than the product with the whole vocabulary (few states, most of
-        the vocabulary, no gradient), this method computes the product with the whole vocabulary.
+        Picking rows of the weight copies them. If picking is slower than the product with the whole weight (few states,
+        most of the vocabulary, no gradient), this method computes the product with the whole weight.
         """
         products: list[Tensor] = []
         ids = [self.columns.held(group) for group in ids]
@@ -247,7 +247,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
 
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
-    """Raises ValueError if fewer than ``count`` hidden states exist, or one is not a vector per position (Gemma 3n)."""
+    """Raises ValueError unless the last ``count`` hidden states exist, each one vector per position (not Gemma 3n)."""
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
@@ -343,7 +343,7 @@ def _with_number(change: Callable[[Tensor, float], Tensor], number: float) -> Ca
 
 
 def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
-    """Adjustments of a model's logits (soft cap, scale, bias), in order."""
+    """The adjustments of a model's logits (soft cap, scale, bias), in the order in which to apply them."""
     config = backbone.config
     # T5 and similar models have one configuration for both sides, and copy all of it if asked for the decoder's
     if not config.is_encoder_decoder or config.sub_configs:

@@ -41,12 +41,13 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
 
 
 def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | None:
-    """The row of each text, if rows hold several texts that the backbone separates; otherwise None.
+    """Finds where to move each text, if rows hold several texts that the backbone separates; otherwise None.
 
-    Positions are inspected only for a loss or for a head that reads earlier positions.
+    ``given`` has the arguments of ``forward`` by name. The position ids are inspected only if a loss is computed or the
+    head reads earlier positions.
 
     Raises:
-        ValueError: If the head would treat several texts as one.
+        ValueError: If the head reads earlier positions, and the backbone does not separate several texts of a row.
     """
     head, positions = model.next_word_head, given.get("position_ids")
     asks = head.remembers or "labels" in given or "shift_labels" in given
@@ -131,14 +132,14 @@ _SHARE = 0.25
 
 
 class TextReadings(NamedTuple):
-    """Log-probabilities of a text if packed after other texts (``apart``), joined with them as one text, and alone."""
+    """Log-probabilities of a text: packed after other texts (``apart``), joined with them as one text, and alone."""
 
     apart: Float[Tensor, "T V"]
     together: Float[Tensor, "T V"]
     alone: Float[Tensor, "T V"]
 
     def share_left(self) -> float:
-        """The effect of earlier texts on this text if packed, divided by their effect if joined with it as one text."""
+        """Effect of the other texts on this text if packed, divided by their effect if all are joined as one text."""
         return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
 
 
@@ -185,7 +186,7 @@ def carries_over(model: NextWordModel) -> bool:
 
 
 def packed_row(model: NextWordModel, texts: tuple[Tensor, ...]) -> dict[str, Any]:
-    """Arguments of a call on texts packed into one row, with position ids that restart at each text."""
+    """Arguments of ``forward`` for ``texts`` packed into one row, with position ids that restart at each text."""
     positions = torch.cat([torch.arange(len(text), device=text.device) for text in texts])[None]
     inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None], "position_ids": positions + first_position(model)}
     taken = inspect.signature(model.backbone.forward).parameters.values()
@@ -220,8 +221,8 @@ class TextRows:
     """For each position of a packed batch: its row and position after each text is moved to a row of its own.
 
     Args:
-        row: Row of the text at each position.
-        position: Position within the text.
+        row: For each position, the row to which its text is moved.
+        position: For each position, its index within its text.
         count: Number of texts.
         longest: Length of the longest text.
     """

@@ -26,8 +26,8 @@ class HeadCache(HeadCacheView):
         source   (B, E, ...)  entries of the source or of the auxiliary text, made in the first pass, later only read
 
     In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
-    ``of_source`` if there is a source. Between passes the KV cache calls ``reset``, ``crop``, ``reorder`` and
-    ``repeat`` if its keys and values change in this way, and speculative decoding calls ``align``. ``generate`` calls
+    ``of_source`` if there is a source. Between passes the KV cache calls ``reset``, ``crop``, ``reorder`` or ``repeat``
+    when it changes keys and values in this way, and speculative decoding calls ``align``. ``generate`` calls
     ``reserve`` if the KV cache does not show its maximum length.
 
     Like keys and values, the values of a position depend only on the tokens up to this position. If an implementation
@@ -40,23 +40,23 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions of the text in the KV cache, also if this cache dropped them; static: a tensor."""
+        """Number of positions of the text in the KV cache, with those that this cache dropped; static: a tensor."""
 
     # -- during a pass
 
     def recall(self) -> Memory:
-        """See ``HeadCacheView.recall``. New positions are last, or at a fixed index if the cache is static."""
+        """See ``HeadCacheView.recall``. New positions are last; in a static cache, ``write`` returns their index."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
 
     @abstractmethod
     def read(self) -> dict[str, Tensor]:
-        """All streams (B, S, ...) by name, with one row per text. Positions after the end of a text are not valid."""
+        """Mapping from name to stream (B, S, ...), one row per text. After the text, the stream ``VALID`` is False."""
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """Values (B, ...) of the source, by name. ``make`` computes them in the first pass; later passes reuse them.
+        """Mapping from name to values (B, ...) of the source, computed by ``make`` in the first pass and then reused.
 
         ``virtual`` is the number of virtual positions that this pass puts before the text.
         """
@@ -163,7 +163,7 @@ class DynamicHeadCache(HeadCache):
         return {name: stream.positions for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``. A few more positions are kept, so that ``crop`` can remove some."""
+        """See ``HeadCacheView.preceded``. A few more positions are kept, so that ``crop`` can remove some."""
         if name not in self._windows:
             self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], positions, *new.shape[2:]))
         window = self._windows[name]
@@ -249,9 +249,9 @@ _ROOM, _SHARE = 64, 4
 class GrowingTensor:
     """A tensor of positions (B, S, ...) with spare capacity, so that appending positions does not copy earlier ones.
 
-    Tensors returned by ``positions`` keep their values, because returned memory is never overwritten. So a cropped
-    stream grows into a new block, and nothing is written in place while gradients are recorded. The initial tensor is
-    copied only when it grows.
+    Tensors read from ``positions`` keep their values, because their memory is never overwritten. So a cropped tensor
+    grows into a new block, and nothing is written in place while gradients are recorded. The initial tensor is copied
+    only when it grows.
 
     >>> stream = GrowingTensor(torch.zeros(1, 2))
     >>> stream.append(torch.ones(1, 1))
@@ -274,7 +274,7 @@ class GrowingTensor:
         self._hold(positions)
 
     def append(self, new: Tensor, at_most: int | None = None) -> None:
-        """Appends positions (B, T, ...), and keeps the last ``at_most`` (more than T); None: all."""
+        """Appends ``new`` (B, T, ...), and keeps only the last ``at_most`` positions (more than T; None: all)."""
         start = 0 if at_most is None else max(0, self.positions.shape[1] + new.shape[1] - at_most)
         if not self._takes(new):
             self._hold(torch.cat([self.positions[:, start:], new], 1))
@@ -320,7 +320,7 @@ class GrowingTensor:
         self._block, self._end = block, held
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """Removes the last ``dropped`` positions of each sequence, then keeps the last ``length`` positions."""
+        """Removes the last ``dropped[i]`` positions of sequence i, then keeps the last ``length`` positions of each."""
         self._hold(aligned_at_end(self.positions, dropped, length))
 
     def repeat(self, repeats: int) -> None:
@@ -360,7 +360,7 @@ class StaticHeadCache(HeadCache):
             self._streams = _fixed(grown)
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
-        """Writes the new positions after the last one."""
+        """Writes the new positions after the last one, and returns the index of the first of them."""
         if not self._streams:
             self._length = self._length.to(new[IDS].device)
             _fixed({"length": self._length})
@@ -377,7 +377,7 @@ class StaticHeadCache(HeadCache):
         return dict(self._streams)
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``. The window has a fixed address and no additional positions."""
+        """See ``HeadCacheView.preceded``. The window has a fixed address and no additional positions."""
         if name not in self._windows:
             self._windows |= _fixed({name: new.new_zeros(new.shape[0], positions, *new.shape[2:])})
         window = self._windows[name]
@@ -386,7 +386,7 @@ class StaticHeadCache(HeadCache):
         return joined
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """See ``HeadCache.of_source``, at fixed addresses."""
+        """See ``HeadCache.of_source``. The values have fixed addresses."""
         if not self._knows_source:
             for name, made in make().items():
                 if name not in self._source or self._source[name].shape != made.shape:

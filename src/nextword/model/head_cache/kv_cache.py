@@ -69,12 +69,12 @@ class Moves:
         return kv_cache
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Reorders sequences for beam search."""
+        """Replaces sequence i by sequence ``beam_idx[i]``, for beam search."""
         self._move("reorder_cache", beam_idx)
         self._head_cache.reorder(beam_idx)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Removes rejected draft tokens."""
+        """Removes the last ``-tokens_to_remove`` positions, such as rejected draft tokens."""
         self._move("crop", tokens_to_remove)
         self._head_cache.crop(tokens_to_remove)
 
@@ -102,7 +102,7 @@ def _owners_method(kv_cache: Cache, name: str) -> Any:
 
 
 def put_head_cache_on(kv_cache: Any, head_cache: HeadCache) -> None:
-    """Attaches a head cache to a cache (not an ``EncoderDecoderCache``). Methods that the cache lacks are not added."""
+    """Attaches a head cache to ``kv_cache`` (not an ``EncoderDecoderCache``), and replaces its methods in ``MOVES``."""
     moves = Moves(kv_cache, head_cache)
     kv_cache.head_cache = head_cache
     for name in MOVES:
@@ -111,20 +111,20 @@ def put_head_cache_on(kv_cache: Any, head_cache: HeadCache) -> None:
 
 
 def new_cache(config: Any) -> DynamicCache:
-    """A dynamic KV cache with an empty head cache, for a forward pass without a cache."""
+    """Makes a dynamic KV cache with an empty head cache, for a forward pass to which no cache was given."""
     kv_cache = DynamicCache(config=config)
     put_head_cache_on(kv_cache, DynamicHeadCache())
     return kv_cache
 
 
 def cache_argument(backbone: Any) -> str | None:
-    """Name of a model's cache argument (``cache_params`` in the Mamba family); None if it has none."""
+    """Name of the cache argument of ``backbone.forward`` (Mamba family: ``cache_params``); None if it has none."""
     taken = inspect.signature(backbone.forward).parameters
     return next((name for name in ("past_key_values", "cache_params") if name in taken), None)
 
 
 def why_no_head_cache(backbone: Any) -> str:
-    """Why a head cache cannot be attached to a model's cache; an empty text if it can."""
+    """The reason why no head cache can be attached to a model's cache; an empty text if one can."""
     if cache_argument(backbone) is None:
         return "has no KV cache that transformers passes between decoding steps"
     if hasattr(backbone, "_setup_cache"):
@@ -241,7 +241,7 @@ class LongMemory(DynamicHeadCache):
         return super().write(new, looks_back)
 
     def kept(self) -> dict[str, Tensor]:
-        """Copies of the kept values by name, for instance for a checkpoint."""
+        """Mapping from stream name to a copy of its kept values, for instance for a checkpoint."""
         return {name: positions.detach().clone() for name, positions in self.read().items()}
 
     def keep(self, kept: Mapping[str, Tensor]) -> None:

@@ -70,7 +70,7 @@ class SlotMapping:
             lengths: See the class.
             table: Blocks of each request in order; entries after a request's last block are ignored.
             block_size: Number of slots per block; block b begins at slot ``b * block_size``.
-            count: N.
+            count: Number N of new tokens.
             longest: Maximum of ``lengths``; None: computed on the device.
         """
         within = _positions(lengths, longest)
@@ -93,7 +93,7 @@ class SlotMapping:
 
     @cached_property
     def request(self) -> Int[Tensor, "N"]:
-        """Request of each new token."""
+        """Index of the request of each new token."""
         return torch.searchsorted(self.starts[1:], torch.arange(self.count, device=self.starts.device), right=True)
 
     @cached_property
@@ -104,11 +104,11 @@ class SlotMapping:
 
     @cached_property
     def written(self) -> Int[Tensor, "N"]:
-        """Slot of each new token."""
+        """Slot to which the values of each new token are written."""
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """For each new token: slots of ``positions`` tokens before it and its own, and a mask: True before the text."""
+        """Slots of each new token: of ``positions`` tokens before it and its own; and a mask: True before the text."""
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
@@ -131,11 +131,11 @@ class SlotMemory:
         self.windows: dict[str, Tensor] = {}
 
     def in_pass(self, slots: SlotMapping) -> PagedHeadCache:
-        """A view of the memory for one pass."""
+        """Returns the head cache of one pass, whose tokens have these ``slots``."""
         return PagedHeadCache(self, slots)
 
     def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor], *, windows: bool = False) -> None:
-        """Writes values (N, ...) of each stream or window to N slots."""
+        """Writes ``new``, a mapping from stream name (``windows``: window name) to values (N, ...), to N ``slots``."""
         kept = self.windows if windows else self.streams
         for name, stream in new.items():
             if name not in kept:
@@ -169,7 +169,7 @@ class PagedHeadCache(HeadCacheView):
         return self.recall_of(slice(None))
 
     def recall_of(self, requests: Int[Tensor, "M"] | slice) -> Memory:
-        """The texts of some requests, one row each, in the given order; requests may repeat."""
+        """The texts of ``requests``, one row for each, in this order; requests may repeat."""
         lengths, held, streams = self.slots.lengths[requests], self.slots.held[requests], self._memory.streams
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
         # number of slots that each row needs; None if reading it would wait for the device
@@ -206,7 +206,7 @@ class BlockCopies:
         self._cache, self._memory = ref(cache), memory
 
     def perform_cache_copy(self, copy_src_and_dst: Mapping[str, tuple[list[int], list[int]]]) -> None:
-        """Copies blocks as the cache does, then copies the head cache's slots."""
+        """Copies blocks as the cache does, then copies the slots of these blocks in the head cache."""
         cache = self._cache()
         assert cache is not None, "a cache calls its own methods"
         type(cache).perform_cache_copy(cache, copy_src_and_dst)

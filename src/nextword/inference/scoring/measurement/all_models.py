@@ -82,24 +82,26 @@ def score(  # noqa: PLR0913  (its options)
     Args:
         model: A model of nextword or transformers, or its folder or hub name. A dictionary of models by name compares
             them on the same texts.
-        tokenizer: Tokenizer of all models, or a dictionary with one per model; None for folders, which have their own.
+        tokenizer: Tokenizer of all models, or a dictionary of tokenizers by model name. None for folders, which contain
+            a tokenizer.
         texts: One text or several, scored separately. An ``Example`` can also have a prompt, source or auxiliary text.
         window: Number of tokens that a model sees at once. None: the model's number of positions, at most 4,096, or
             1,024 if the model has no limit.
         stride: Number of new tokens that each window after the first scores; None: half of the window.
-        batch_size: Windows per forward pass.
+        batch_size: Number of windows per forward pass.
         limit: Approximate number of tokens to score from the beginning of the texts, in tokens of the first model. All
             models score the same texts. None: all tokens.
         counts: File of ``nextword count`` for the groups of frequent and rare tokens; None: counts of the scored texts.
         span: Smallest length in tokens of a copied span, which is a sequence that the model has read before.
-        positions: Number of positions listed per token in the file ``tokens``, strongest first, for heads that point at
-            positions.
+        positions: Number of earlier positions listed for each token in the file ``tokens``, if the head copies from
+            positions: those that contribute most to the token's probability.
         auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
         tokens: File for the scores of every token, one JSON object per line; None: not written.
         out: Folder for score.json; None: not written. Unless ``tokens`` is given, sums are saved there every half
             minute. If the process is killed, the same call then resumes, with the same result.
         processes: Number of processes, each with its own copy of the model and one thread; None: only this process.
-        progress: Function that receives a model's name and the finished share of the texts, from 0 to 1.
+        progress: Function that receives a model's name (while tokens are counted, ``NAME: token counts``) and the
+            finished share of the texts, from 0 to 1.
 
     Returns:
         The scores of each model with 95 % intervals, overall and by group of tokens, and the differences between
@@ -164,10 +166,10 @@ def score(  # noqa: PLR0913  (its options)
 
 
 def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Example]:
-    """Converts the texts that a caller gave to examples, each with a name.
+    """Makes a list of examples from ``texts``. An example without ``id`` gets its number as ``id``, such as "text 1".
 
     Raises:
-        ValueError: If a text is the name of a file, or there is no text.
+        ValueError: If ``texts`` is neither a text nor a list, or one of the texts is the path of an existing file.
     """
     try:
         given = [texts] if isinstance(texts, str | Example) else list(texts)
@@ -194,10 +196,11 @@ def score_models(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """``score`` for models that are opened one by one, so that only one of them is in memory.
+    """Scores texts as ``score`` does, but opens the models one by one, so that only one of them is in memory.
 
     Each function in ``models`` opens one model, and must be picklable if ``processes`` is given. ``given`` has the
-    texts. ``command`` is the command line that reproduces the results. Other arguments are those of ``score``.
+    texts. ``settings`` has the options of ``score`` from ``window`` to ``positions``. ``command`` is the command line
+    that reproduces the results, and is saved with them. Other arguments are those of ``score``.
     """
     began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
     folder = None if out is None else Path(out)
@@ -301,7 +304,11 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and for each that is not finite, the reason."""
+    """Computes perplexity, nats per token and bits per byte from ``sums``.
+
+    The first result maps keys of ``UNITS`` to the finite values with intervals. The second maps the other keys to the
+    reasons why their values are not finite.
+    """
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:
@@ -322,7 +329,7 @@ def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
 
 
 def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
-    """The scores of all groups that have tokens, by the key of their breakdown."""
+    """Returns a mapping from the key of each breakdown to the scores of those of its groups that have tokens."""
     whole = math.fsum(sums.nats)
     statistics = {(key, name): one for key in sums.groups for name, one in sums.of_groups(key).items()}
     finite = {place: one for place, one in statistics.items() if np.isfinite(one.parts).all()}
@@ -354,15 +361,16 @@ Place = tuple[str, str] | None
 
 
 def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
-    """Whether all models have the same tokens, so that their values per token can be compared."""
+    """Whether the models in ``sums`` scored the same tokens, so that their values per token can be compared."""
     return len({one.digests[TOKENS] for one in sums.values()}) == 1
 
 
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
-    """Differences between every two models, later minus earlier in ``sums``: first over all tokens, then by group.
+    """Compares every two models of ``sums`` (a mapping from model name), the later minus the earlier one, with tests.
 
-    Models with the same tokens are compared by nats per token, also by group if the groups are the same in both models.
-    Models with different tokens are compared by bits per byte. Infinite values (probability 0) are not compared.
+    The list begins with the differences over all tokens; those in single groups follow. Models with the same
+    tokens are compared in nats per token, also in each group if both models assign the tokens to the same groups.
+    Models with different tokens are compared in bits per byte. Infinite values (probability 0) are not compared.
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]

@@ -1,4 +1,4 @@
-"""Sums of a model's scores for each bootstrap unit (such as a text) and each group of tokens.
+"""Sums of a model's scores for each bootstrap unit (such as a text) and each group of tokens of a ``Breakdown``.
 
 The sums of consecutive chunks of texts can be added, so the scores of single tokens need not be kept.
 """
@@ -32,11 +32,11 @@ class BlockSums:
         nats: Negative log-likelihood of each unit, in nats.
         tokens: Number of tokens of each unit.
         text_bytes: Number of UTF-8 bytes of each unit's tokens.
-        groups: For each breakdown (by key), nats and number of tokens of each of its G groups in each unit.
-        impossible: For each breakdown, number of tokens with probability 0 in each group.
-        names: For each breakdown, the names of its groups.
-        digests: Digest of the tokens (key ``TOKENS``), and for each breakdown the digest of their groups. Equal tokens
-            have equal digests.
+        groups: Mapping from the key of each breakdown to the nats and the number of tokens in each unit and group.
+        impossible: Mapping from the key of each breakdown to the number of tokens with probability 0 in each group.
+        names: Mapping from the key of each breakdown to the names of its G groups.
+        digests: Mapping from ``TOKENS`` to a digest of all tokens, and from the key of each breakdown to a digest of
+            the tokens' groups.
         cut_sources: Number of texts with a source that is too long for the encoder.
         prompts: Number of texts with a prompt.
     """
@@ -54,7 +54,7 @@ class BlockSums:
 
     @classmethod
     def none(cls, units: int, breakdowns: Sequence[Breakdown]) -> BlockSums:
-        """Zero sums of ``units`` units."""
+        """Makes sums that are all 0, for ``units`` units and the groups of ``breakdowns``."""
         sizes = {one.key: len(one.names) for one in breakdowns}
         return cls(
             first=0,
@@ -77,7 +77,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Sums of consecutive texts that together have N tokens. ``unit`` has the number of each token's unit."""
+        """Sums ``log_probs`` of consecutive ``texts`` with N tokens. ``unit`` is the index of each token's unit."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])
@@ -122,11 +122,11 @@ class BlockSums:
         return int(next(iter(self.impossible.values())).sum())
 
     def nll(self) -> Statistic:
-        """Nats per token."""
+        """Negative log-likelihood per token, in nats."""
         return Statistic.ratio(self.nats, self.tokens.astype(np.float64))
 
     def bits_per_byte(self) -> Statistic:
-        """Bits per byte."""
+        """Negative log-likelihood per UTF-8 byte of text, in bits."""
         return Statistic.ratio(self.nats / math.log(2), self.text_bytes.astype(np.float64))
 
     def perplexity(self) -> Statistic:
@@ -134,7 +134,7 @@ class BlockSums:
         return Statistic.ratio(self.nats, self.tokens.astype(np.float64), np.exp)
 
     def of_groups(self, key: str) -> dict[str, Statistic]:
-        """Nats per token of each group that has tokens, by the group's name, for one breakdown."""
+        """Mapping from each group of the breakdown ``key`` to its nats per token, without groups that have no token."""
         sums = self.groups[key]
         return {
             name: Statistic.ratio(sums[:, code, 0], sums[:, code, 1])
@@ -143,18 +143,18 @@ class BlockSums:
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name, for a checkpoint."""
+        """Mapping from name, such as ``nats`` or ``groups.KEY`` (breakdown ``KEY``), to array, for a checkpoint."""
         single = {name: getattr(self, name) for name in ("nats", "tokens", "text_bytes")}
         many = {f"{name}.{key}": one for name in ("groups", "impossible") for key, one in getattr(self, name).items()}
         return single | many
 
     def rest(self) -> dict[str, Any]:
-        """All other attributes, as JSON values."""
+        """Mapping from name to value of all attributes that are not in ``arrays``, for a checkpoint in JSON."""
         return {name: getattr(self, name) for name in ("first", "names", "digests", "cut_sources", "prompts")}
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> BlockSums:
-        """Makes the object again from the results of its methods ``arrays`` and ``rest``."""
+        """Makes the object again from what its methods ``arrays`` and ``rest`` returned."""
         names = {key: tuple(one) for key, one in rest["names"].items()}
         many = {name: {key: arrays[f"{name}.{key}"] for key in names} for name in ("groups", "impossible")}
         single = {name: arrays[name] for name in ("nats", "tokens", "text_bytes")}
@@ -199,7 +199,7 @@ class Units:
     Attributes:
         joined: Number of texts per unit; 1 if the units are pieces.
         piece: Number of bytes per piece; None if the units are texts.
-        begins: Number of the first piece of each text, then the number of all pieces; empty if the units are texts.
+        begins: Index of the first piece of each text, then the total number of pieces; empty if the units are texts.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Units:
 
     @classmethod
     def of(cls, given: GivenTexts) -> Units:
-        """The units of texts: texts if there are at least ``FEWEST_TEXTS``, otherwise pieces."""
+        """Chooses the units of the texts ``given``: texts if there are at least ``FEWEST_TEXTS``, otherwise pieces."""
         if given.texts >= FEWEST_TEXTS:
             joined = -(-given.texts // MOST_UNITS)
             name = "texts" if joined == 1 else f"blocks of {joined:,} texts"
@@ -222,7 +222,10 @@ class Units:
         return cls(f"pieces of {piece:,} bytes", int(begins[-1]), 1, piece, tuple(begins.tolist()))
 
     def of_tokens(self, number: int, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The unit of each token of the text with this ``number``. A token belongs to the piece in which it ends."""
+        """Index of the unit of each token of ``text``, which is the text with index ``number``.
+
+        A token belongs to the piece in which it ends.
+        """
         if self.piece is None:
             return np.full(len(text.ends), number // self.joined)
         inside: Int[np.ndarray, "T"] = np.maximum(text.ends - 1, 0) // self.piece

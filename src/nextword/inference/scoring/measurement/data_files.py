@@ -51,7 +51,8 @@ class GivenTexts:
     Attributes:
         read: Function that iterates over all texts, including empty ones.
         data: The files or data sets that the texts are from, as the user named them.
-        fields: Columns of tables that the user chose, by field.
+        fields: Mapping from "text", "prompt", "source" or "auxiliary" to the name of the table column that the user
+            chose for this content.
         texts: Number of texts that are not empty.
         empty: Number of empty texts.
         sizes: Number of UTF-8 bytes of each of the first ``SIZES_KEPT`` texts that are not empty.
@@ -72,7 +73,7 @@ class GivenTexts:
     def of(
         cls, examples: Sequence[Example], data: Sequence[str], fields: Mapping[str, str] | None = None
     ) -> GivenTexts:
-        """Texts in memory.
+        """Makes the object from ``examples`` in memory.
 
         Raises:
             ValueError: If there is no text, or if all texts are empty.
@@ -83,7 +84,7 @@ class GivenTexts:
     def of_reading(
         cls, read: Callable[[], Iterable[Example]], data: Sequence[str], fields: Mapping[str, str] | None = None
     ) -> GivenTexts:
-        """Makes the texts from a function that reads them. ``read`` is called once here, to count and check the texts.
+        """Makes the object from ``read``, which is called once here, to count and check the texts.
 
         Raises:
             ValueError: If there is no text, if all texts are empty, or if a text cannot be read.
@@ -110,7 +111,7 @@ class GivenTexts:
         """Iterates over the texts that are not empty.
 
         Raises:
-            ChangedError: At the end, if the texts were changed since the first reading.
+            ChangedError: After the last text, if the texts were changed since this object was made.
         """
         digest = hashlib.sha256()
         for example in self.read():
@@ -135,20 +136,22 @@ def read_texts(
     sample_by: SampleBy | None = None,
     where: str = "data",
 ) -> GivenTexts:
-    """Reads texts from files, folders and data sets on the hub. They are read once here, and again for each pass.
+    """Reads texts from files, folders and data sets on the hub. The texts are read once here, and again for each pass.
 
     Each plain text file and each row of a table (.jsonl, .csv, .tsv, .parquet) is one text.
 
     Args:
         data: Paths, or names of data sets on the hub.
-        fields: Columns of tables for "text", "prompt", "source" or "auxiliary"; None: the default names.
+        fields: Mapping from "text", "prompt", "source" or "auxiliary" to the name of its table column. By default the
+            column has the same name, or for "text" the name "target".
         split: Split of a folder or of a data set on the hub. A folder of files without splits is read as a whole.
         sample_by: How a plain text file is split into texts: "line", or "paragraph" (separated by blank lines). None:
             the file is one text.
         where: Name of the setting that ``data`` comes from, for error messages.
 
     Raises:
-        ValueError: If data or a column do not exist, there is no text, or a file is invalid. The message says where.
+        ValueError: If data or a column do not exist, ``fields`` has an unknown key, a file is invalid, or there is no
+            text that is not empty.
     """
     fields = fields or {}
     unknown = next((name for name in fields if name not in FIELDS), None)
@@ -233,7 +236,7 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
 
 
 def text_column(field: str | None) -> dict[str, str]:
-    """Parses the value of ``--field``: ``text=COLUMN`` or only ``COLUMN``. None: no column was chosen."""
+    """Makes the ``fields`` of ``read_texts`` from the value of ``--field``: ``text=COLUMN``, ``COLUMN`` or None."""
     return {} if field is None else {"text": field.removeprefix("text=")}
 
 

@@ -1,4 +1,4 @@
-"""The two passes over all texts for one model: one counts tokens, one scores them. Both resume if interrupted."""
+"""Two passes over all texts for one model: the first counts tokens, the second scores them. Both can be resumed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Tell = Callable[[float], None]
 
 @dataclass
 class ModelPasses:
-    """The passes of one model.
+    """Runs the two passes of one model over the texts ``given``.
 
     Attributes:
         asked: The worker processes (or this process), which have opened the model.
@@ -57,7 +57,7 @@ class ModelPasses:
     progress: Watch | None = None
 
     def breakdowns(self, state: ModelState) -> tuple[ModelState, tuple[Breakdown, ...]]:
-        """The breakdowns, and the new state. Counts the tokens of the texts, unless there is a file of counts."""
+        """Counts the tokens, unless the settings name a file of counts. Returns the new state, and the breakdowns."""
         if self.settings.counts is not None:
             counts = TokenCounts.load(self.settings.counts, "counts")
             frequency = FrequencyBands(counts.counts, counts.source)
@@ -72,7 +72,7 @@ class ModelPasses:
         return state, (NewAndRepeated(), CopiedSpans(self.settings.span), frequency, TextPosition())
 
     def scored(self, state: ModelState, breakdowns: tuple[Breakdown, ...], file: BinaryIO | None) -> ModelState:
-        """Scores every token once, and returns the new state. If given, ``file`` gets the scores of each token."""
+        """Scores every token once, and returns the state with all sums. ``file`` gets a line for each token."""
         units = Units.of(self.given)
         if state.sums is None:
             state = replace(state, sums=BlockSums.none(units.count, breakdowns))
@@ -122,7 +122,7 @@ class ModelPasses:
 
 
 def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, Any], str]:
-    """Facts of a model for its ``ModelScore``, and a digest that identifies the model wherever its folder is.
+    """Returns facts of a model for attributes of ``ModelScore``, and a digest that identifies the model in any folder.
 
     Raises ValueError if the settings do not fit the model.
     """
@@ -205,7 +205,10 @@ def token_lines(
     groups: Mapping[str, Sequence[str]],
     label: Callable[[int], str],
 ) -> Iterator[bytes]:
-    """A text's lines in the file of tokens. ``groups``: each token's group, by breakdown; ``label`` names a token."""
+    """Yields the line of each token of ``text`` in the file of tokens.
+
+    ``groups`` maps the key of each breakdown to the group of each token. ``label`` returns a token id as text.
+    """
     said, before = facts.facts, text.tokens_before
     # in the file, positions count from 1, at the first token of the text or of the source
     positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}

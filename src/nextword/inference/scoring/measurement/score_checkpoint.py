@@ -19,12 +19,12 @@ NAME = "score.partial.npz"
 
 @dataclass(frozen=True, eq=False)
 class ModelState:
-    """The progress of one model.
+    """The progress of scoring with one model.
 
     Attributes:
         model: Digest that identifies the model (see ``describe``).
         counted: Number of chunks of texts whose tokens have been counted.
-        counts: Count of each token in these chunks.
+        counts: Number of occurrences of each token id in these chunks.
         scored: Number of scored chunks.
         sums: Sums of the scored chunks; None before the first chunk is scored.
     """
@@ -49,9 +49,9 @@ class ModelState:
 
 
 class ScoreCheckpoint(ArrayCheckpoint):
-    """The states of all models that have been begun, in the file ``path``. If ``path`` is None, nothing is saved.
+    """A file with the state of each model whose scoring has begun.
 
-    ``settings`` are all values that affect the sums, except the models.
+    ``path`` is the file; None: nothing is saved. ``settings`` are all values that affect the sums, except the models.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class ScoreCheckpoint(ArrayCheckpoint):
         self._states: list[ModelState] = self.load(_states) or []
 
     def of_model(self, place: int, identity: str, name: str) -> ModelState:
-        """The state of the model with index ``place`` in the list of models; a new state if there is none.
+        """Returns the state of the model with index ``place`` in the list of models; a new state if it has none.
 
         Raises:
             ValueError: If the checkpoint has a model with another ``identity`` at this index.
@@ -74,7 +74,7 @@ class ScoreCheckpoint(ArrayCheckpoint):
         return self._states[place]
 
     def put(self, place: int, state: ModelState) -> None:
-        """Replaces the state of a model, and saves all states if the last save was half a minute ago or more."""
+        """Replaces the state of model ``place``. Saves all states if the last save was half a minute ago or more."""
         self._states[place] = state
         if self.is_due:
             self.save_all()
@@ -112,7 +112,7 @@ depend on the number of processes, because the padding in the batches of a chunk
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive texts.
+    """Consecutive texts (``examples``), which one worker processes together.
 
     Attributes:
         number: Index of the chunk, from 0.

@@ -27,15 +27,16 @@ class ScoredText:
     """An example as tokens of a model.
 
     Attributes:
-        context: Tokens before the text: a start token and the prompt, or the source.
-        specials: Number of special tokens at the beginning of the context.
+        context: Tokens before the text: a start token and the prompt; for an encoder-decoder model the source.
+        specials: Number of start tokens before the prompt in the context; 0 for an encoder-decoder model.
         target: Tokens of the text, which are scored.
         ends: End of each target token in the text, in UTF-8 bytes.
         is_special: True for target tokens without text, such as an end token.
         visible: For each target token, the index (from the beginning of the prompt) of the first token that the model
             sees when it predicts this target; 0 for an encoder-decoder model.
-        copied_from: The other texts that the model reads ("source", "auxiliary"), as ids of the text's tokenizer.
-        source_is_cut: Whether the source was too long for the encoder.
+        copied_from: Mapping from "source" and "auxiliary" to this text in ids of the text's tokenizer, if the model
+            reads it.
+        source_is_cut: Whether the source was too long for the encoder and was truncated.
     """
 
     example: Example
@@ -64,9 +65,9 @@ class ScoredText:
         return 1 if "source" in self.copied_from else len(self.context)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position, counted from 1, in "text" or "source" (also an auxiliary text). None: a start token.
+        """Returns the token id at ``position`` (from 1) in ``text``: "text", or "source" (also an auxiliary text).
 
-        In "text", tokens of the prompt have positions of 0 and less.
+        In "text", tokens of the prompt have positions of 0 and less. None: an encoder-decoder model's start token.
         """
         if text == "source":
             read = self.context if "source" in self.copied_from else self.copied_from["auxiliary"]
@@ -77,7 +78,7 @@ class ScoredText:
 
 
 def scoring_window_of(opened: OpenedModel, settings: ScoreSettings) -> ScoringWindow:
-    """The window with which a model scores texts. An encoder-decoder model scores each text as a whole.
+    """Returns the size of the windows in which a model scores texts. An encoder-decoder model scores texts as a whole.
 
     Raises:
         ValueError: If the window exceeds the model's positions, or the stride exceeds the window.
@@ -95,11 +96,11 @@ def scoring_window_of(opened: OpenedModel, settings: ScoreSettings) -> ScoringWi
 
 
 def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWindow) -> ScoredText:
-    """Tokenises a text for a model.
+    """Tokenises ``example`` for the model ``opened``, and truncates a source that is too long for the encoder.
 
     Raises:
-        ValueError: If the text has no tokens or too many for the decoder of an encoder-decoder model, an input of the
-            model is missing, or a token is outside the vocabulary.
+        ValueError: If ``example_tokens`` raises it, the text has too many tokens for the decoder of an encoder-decoder
+            model, or a token is outside the vocabulary.
     """
     tokens = example_tokens(opened, example)
     context, target, longest = tokens.context.ids, tokens.target, opened.longest
@@ -126,7 +127,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """The beginning of the texts, about ``limit`` tokens, and by how many tokens the texts are shorter than that."""
+    """Cuts ``examples`` after about ``limit`` tokens. Also returns how many tokens are missing to ``limit``."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target
