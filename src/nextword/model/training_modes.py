@@ -1,4 +1,4 @@
-"""Sets and restores training or evaluation mode per module, because modules of a model may differ in it."""
+"""Context managers that restore the training or evaluation mode of each module; modules may differ in mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nextword.settings.old_modules import old_names
 
 @contextmanager
 def modes_kept(model: nn.Module) -> Iterator[None]:
-    """Restores the training mode of every module after this block."""
+    """After the ``with`` block, restores the mode (training or evaluation) of every module of ``model``."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield
@@ -24,7 +24,7 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def as_in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Sets evaluation mode in this block, and restores each module's mode afterwards."""
+    """Sets evaluation mode in the ``with`` block, and restores each module's mode afterwards."""
     with modes_kept(model):
         model.eval()
         yield
@@ -32,7 +32,7 @@ def as_in_evaluation(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def inference_mode_of(model: nn.Module) -> Iterator[None]:
-    """Sets evaluation mode and disables gradients in this block."""
+    """Like ``as_in_evaluation``, and disables gradients in the ``with`` block."""
     with as_in_evaluation(model), torch.no_grad():
         yield
 

@@ -81,9 +81,12 @@ class TransformersMixin(Conditioned):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads a model as transformers does, and checks the saved ``state_scale`` if the head needs it.
+        """Loads a model as transformers does.
 
-        In a model with a conditioner, ``trains`` chooses the weights that get gradients, as after ``attach``.
+        If the model has a conditioner, the conditioner's setting ``trains`` chooses the weights that get gradients.
+
+        Raises:
+            ValueError: If the head needs the saved ``state_scale``, and it does not fit the backbone.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -143,7 +146,7 @@ class TransformersMixin(Conditioned):
 
     @property
     def peft_config(self) -> dict[str, Any]:
-        """The configurations of the adapters, by adapter name. peft sets this attribute after it has added adapters."""
+        """A mapping from adapter name to the adapter's configuration. peft sets it after it has added adapters."""
         if "_peft_config" not in vars(self):
             raise AttributeError("peft_config")  # as in any model without adapters
         return vars(self)["_peft_config"]

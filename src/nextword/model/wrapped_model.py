@@ -42,13 +42,13 @@ class WrappedModel(PreTrainedModel):
 
     @property
     def carries_head_cache(self) -> bool:
-        """Whether a head cache is attached to the KV cache, for values of the head or of an auxiliary text."""
+        """Whether the KV cache carries a head cache, which holds values of the head or of an auxiliary text."""
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
         return not self._why_no_head_cache
 
     def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
-        """The object with which the head chooses, for example, a class of ``f2`` before each token; None: no choice."""
+        """The object that makes the head's choice before each token, such as a class of ``f2``; None: no choice."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
         # an assistant's tokens must be sampled from its full distribution, because its scores are used to verify them

@@ -27,7 +27,7 @@ _LEAST_ENTROPY = 1e-6
 def occurrences(
     tokens: Int[Tensor, "N"], layout: Layout, vocab_size: int, *, start: int | None = None, end: int | None = None
 ) -> Int[Tensor, "V"]:
-    """Counts how often each token occurs in ``tokens``, whose rows are those of ``layout``.
+    """Counts how often each token occurs in ``tokens``; ``layout`` has the row and position of each entry.
 
     The token ``start`` does not count at the beginning of a row. The first token ``end`` of a row and all tokens after
     it do not count.
@@ -164,7 +164,7 @@ class Face(Objective):
 
     @property
     def couples_rows(self) -> str:
-        """Why the loss is not a sum over rows: the weights of a row depend on token counts of all rows."""
+        """The reason why the loss is not a sum over rows: the weights of a row depend on token counts of all rows."""
         return "tokens are weighted by counts over the whole batch and all earlier batches"
 
     def reset_parameters(self) -> None:

@@ -29,10 +29,10 @@ from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, regi
 
 @dataclass(frozen=True)
 class RankedMemory:
-    """Cache entries of N positions, sorted by rank; all positives precede all negatives.
+    """For each of N positions, the cache entries sorted by rank: entries with tokens closest to the target come first.
 
-    Positives are the visible entries with the target token; negatives are the other visible entries. An entry's height
-    is its similarity plus ``margin`` times its rank, up to a constant per position.
+    Positives are the visible entries with the target token; they precede all negatives, the other visible entries. An
+    entry's height is its similarity plus ``margin`` times its rank, up to a constant per position.
     """
 
     heights: Float[Tensor, "N S"]
@@ -51,7 +51,7 @@ class RankedMemory:
         return self.positive.sum(-1, dtype=torch.float64) * self.negative.sum(-1)
 
     def offsets(self) -> Float[Tensor, "S"]:
-        """Number of pairs with each difference of ranks; the first number is for the difference 0."""
+        """Number of pairs for each difference of ranks, beginning with the difference 0."""
         dtype, (reach, size) = self.heights.dtype, (int(self.last_positive.max()), self.positive.shape[1])
         together = self.positive[:, :reach].to(dtype).T @ self.negative.to(dtype)
         # row p is shifted left by p, so that each column holds one difference
@@ -82,7 +82,7 @@ def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
 
 
 def offset_weights(memory: RankedMemory, by_offset: Float[Tensor, "S"]) -> Float[Tensor, "N S"]:
-    """Returns the weight of each height if the weight of a pair is ``by_offset`` at the difference of its ranks.
+    """Returns the weight of each height if a pair whose ranks differ by d has the weight ``by_offset[d]``.
 
     The p-th entries of all positions are compared with the later entries at once, because they use the same slice of
     weights.
@@ -179,7 +179,7 @@ class HistAlignConfig(ObjectiveConfig):
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Parses the arguments of ``histalign:paper``, ``histalign:released,inputs``, ``histalign:labels``."""
+        """Parses the arguments of a spec such as ``histalign:released,inputs`` or ``histalign:labels``."""
         form = arguments[0] if arguments and arguments[0] in _FORMS else None
         values = arguments[1:] if form else arguments
         if len(values) > 1 or not set(values) <= set(_VALUES):
@@ -190,7 +190,7 @@ class HistAlignConfig(ObjectiveConfig):
         return {**_FORMS.get(form or "", {}), **({"memory_values": values[0]} if values else {})}
 
     def arguments(self) -> list[str]:
-        """Returns the published form with these settings, and ``memory_values`` if the form has another value."""
+        """Returns the spec's arguments: the published form, if any, and ``memory_values`` if the form's differs."""
         usual = {name: field.default for name, field in type(self).model_fields.items()}
         for name, form in [(None, {}), *_FORMS.items()]:
             settings = {**usual, **form}
@@ -233,7 +233,7 @@ class HistAlign(Objective):
     Config = HistAlignConfig
 
     def check(self, head: Head) -> None:
-        """Raises ValueError if ``head`` stores no tokens, or with ``memory_values=labels`` those of the source."""
+        """Raises ValueError if ``head`` stores no tokens, or for ``memory_values=labels`` only source tokens."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
                 f"histalign: head '{head_spec(head.config)}' stores no tokens, so there is nothing to align; "
@@ -376,7 +376,7 @@ class Alignment:
 
 
 class Nearness:
-    """Sorts stored entries by the cosine between the embeddings of their token and of a target, without gradient.
+    """Sorts stored entries by the cosine between their token's embedding and a target's, without gradient.
 
     Entries that are never ranked may have an id outside the embedding.
     """
@@ -389,9 +389,10 @@ class Nearness:
     def order(
         self, row: Int[Tensor, "N"], targets: Int[Tensor, "N"], ranked: Bool[Tensor, "B S"]
     ) -> Int[Tensor, "N S"]:
-        """Returns the order of each position's entries: first the target's, then by falling cosine, then unranked ones.
+        """Returns the order of each position's entries: those with the target, others by falling cosine, unranked ones.
 
-        Equal cosines are ordered by position. Entries that hold the target come first whatever their rounded cosine is.
+        ``row`` has the row of ``ids`` with each position's entries; ``ranked`` marks the entries with a rank. Equal
+        cosines are ordered by index. Entries that hold the target come first whatever their rounded cosine is.
         """
         # neighbouring positions with the same target share the computation
         other = torch.ones_like(row, dtype=torch.bool)
@@ -412,7 +413,7 @@ class Nearness:
 def visible_first(
     order: Int[Tensor, "N S"], visible: Bool[Tensor, "N S"]
 ) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N S"]]:
-    """Moves the visible entries of an order to the front, keeping their order, and returns which ones are visible.
+    """Moves the ``visible`` entries of ``order`` to the front, in their order. Returns the new order and its mask.
 
     >>> order, visible = visible_first(torch.tensor([[3, 1, 0, 2]]), torch.tensor([[False, True, True, False]]))
     >>> order.tolist(), visible.int().tolist()

@@ -153,7 +153,9 @@ _HALF = -math.log(2)
 
 
 def previous_targets(targets: Int[Tensor, "N"], layout: Layout) -> tuple[Int[Tensor, "N K"], Bool[Tensor, "N K"]]:
-    """Returns the distinct targets of each position's row, and which of them occurred earlier, except its own target.
+    """Returns the distinct targets of each position's row, and a mask of those that occurred before the position.
+
+    The position's own target is not in the mask.
 
     >>> ids, counted = previous_targets(torch.tensor([7, 3, 7]), Layout(torch.tensor([0, 0, 0]), 1))
     >>> ids.tolist(), counted.int().tolist()

@@ -102,7 +102,7 @@ class SequenceConfig(Settings):
 
 @modifiers.register("seq")
 class SequenceModifier(Modifier):
-    """The modifier ``+seq``, ``+seq:0.5``, ``+seq:50x100`` or ``+seq:0.5,50x100``."""
+    """The modifier ``+seq`` (``+seq:0.5``, ``+seq:50x100``, ``+seq:0.5,50x100``), which adds sequence updates."""
 
     field: ClassVar[str] = "seq"
     usage: ClassVar[str] = "+seq, +seq:RATE, +seq:PREFIXxCONTINUATION or +seq:RATE,PREFIXxCONTINUATION"
@@ -127,7 +127,7 @@ class SequenceModifier(Modifier):
 
     @staticmethod
     def write(value: SequenceConfig | None) -> tuple[str, list[str]] | None:
-        """Returns the name and arguments of a spec, such as ``("seq", ["0.25"])``."""
+        """Returns the modifier's name and arguments, such as ``("seq", ["0.25"])``; None if ``value`` is None."""
         if value is None:
             return None
         usual = SequenceConfig()
@@ -138,7 +138,7 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """R continuations. ``repeated`` marks tokens in n-grams that occurred earlier in the same continuation."""
+    """R generated continuations. ``repeated`` marks tokens of n-grams that occurred earlier in the continuation."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
@@ -154,6 +154,8 @@ class Written:
 
 class SequenceUpdates(nn.Module):
     """Decides which training updates are sequence updates, and computes the loss of sequence updates.
+
+    In a sequence update, the model continues prefixes, and the loss penalises n-grams that it repeats.
 
     Formula, over all S tokens of all R continuations, with p the head's own distribution::
 
@@ -209,7 +211,7 @@ class SequenceUpdates(nn.Module):
 
 
 def repeated_ngrams(tokens: Int[Tensor, "R S"], n: int) -> Bool[Tensor, "R S"]:
-    """Returns a mask of the tokens in n-grams that occurred earlier in the same row.
+    """Returns a mask of the tokens that are in an n-gram which occurred earlier in the same row.
 
     >>> repeated_ngrams(torch.tensor([[5, 6, 9, 5, 6, 5, 6]]), 2).int()
     tensor([[0, 0, 0, 1, 1, 1, 1]], dtype=torch.int32)

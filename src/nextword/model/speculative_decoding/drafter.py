@@ -1,4 +1,4 @@
-"""Drafters: the base class, a drafter that continues what the head copied, and prompt lookup."""
+"""Drafters of speculative decoding: the base class, one that continues what the head copied, and prompt lookup."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Draft:
 
     Attributes:
         tokens: Token ids, at least one.
-        evidence: Kind of evidence; drafts with equal evidence share one acceptance rate.
-        agreed: Number of tokens before the first copied token that equal the last tokens of the text.
+        evidence: Kind of evidence that the draft is right. Drafts with equal evidence share acceptance rates.
+        agreed: For a copied draft, how many tokens before the copied ones equal the last tokens of the text.
         found: Text and position from which the first draft token was copied; None: not copied.
     """
 
@@ -42,13 +42,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class KnownText:
-    """The texts of one row that a drafter can read.
+    """The decoder's text and the source of one sequence of the batch, as a drafter reads them.
 
     Attributes:
         tokens: Ids of the decoder's text so far, without padding.
         source: Ids of the source that the head reads, padding included; empty if there is no source.
-        instead: If the last draft was copied: text and position of the token after its accepted tokens, in whose place
-            the model chose the last token of ``tokens``. None: the last pass had no draft, or one that was not copied.
+        instead: If the last draft was copied: the text and the position of the token that follows the draft's accepted
+            tokens there. The model chose the last token of ``tokens`` instead. None: the last draft was not copied, or
+            there was none.
     """
 
     tokens: list[int]
@@ -58,7 +59,7 @@ class KnownText:
     words = property(attrgetter("tokens"))  # the old name
 
     def of(self, text: TextRead) -> list[int]:
-        """The token ids of the decoder's text or of the source, whichever ``text`` names."""
+        """Returns ``tokens`` if ``text`` is "text", otherwise ``source``."""
         return self.tokens if text == "text" else self.source
 
 
@@ -83,8 +84,8 @@ class Decided:
     """The distributions from which the last token of each text was chosen.
 
     Attributes:
-        distribution: Distribution of the last pass, with a row for each of its positions.
-        positions: For each text, the row of ``distribution`` from which its last token was chosen.
+        distribution: Distribution of the last pass, with one row per position of the pass.
+        positions: For each text, the index of the row of ``distribution`` from which the text's last token was chosen.
         padding: Number of padding positions before each text.
     """
 
@@ -93,9 +94,11 @@ class Decided:
     padding: list[int]
 
     def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
-        """For each component of the head: how much each position adds to the probability of each of ``tokens`` (R, S).
+        """Returns how much each position adds to the probability of each text's token in ``tokens``.
 
-        ``tokens`` has one token per text. The second result names, by component, the text with the S positions.
+        The keys of both results are the names of the head's components that copy, such as "cache". A value of the first
+        result has the contributions of S positions for each of R texts. A value of the second names the kind of text
+        that these positions are in.
         """
         ids = torch.tensor(list(tokens), device=self.positions.device)
         chosen = self.distribution[self.positions]
@@ -110,13 +113,13 @@ class Drafter(ABC):
 
     @abstractmethod
     def expect_fit(self, model: NextWordModel) -> None:
-        """Raises ValueError if the drafter does not support the model."""
+        """Raises ValueError if the drafter does not support ``model``."""
 
     @abstractmethod
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """A draft of at most ``longest`` tokens for each text; None for a text without a draft.
+        """Returns for each of ``texts`` a draft of at most ``longest`` tokens, or None.
 
-        Each text has at least one token; ``decided`` has the distribution of its last token.
+        Each text has at least one token. ``decided`` has the distributions from which the last tokens were chosen.
         """
 
 
@@ -136,16 +139,16 @@ _SHARES = (0.05, 0.2, 0.5, 0.8)
 class CopyHeadDrafter(Drafter):
     """Drafts the tokens after a position from which the head may have copied the last token.
 
-    These are the positions that add to the last token's probability, at most 64 per component of the head. The drafter
-    takes the one at which the most tokens equal the end of the text. A tie is broken by the larger share of the
-    probability, then by the earlier position. If there is no such position and the last draft was copied, the new draft
+    The candidates are the positions that add to the last token's probability, at most 64 per component of the head. The
+    drafter takes the one up to which the most tokens equal the end of the text. A tie is broken by the larger share of
+    the probability, then by the earlier position. If there is no candidate and the last draft was copied, the new draft
     continues after the position ``KnownText.instead``.
     """
 
     reads_positions = True
 
     def expect_fit(self, model: NextWordModel) -> None:
-        """Raises ValueError if the head does not copy from the text or a source."""
+        """Raises ValueError if the head of ``model`` copies neither from the text nor from a source."""
         head = model.next_word_head
         if not (head.reads_words or head.reads_source):
             raise ValueError(
@@ -153,7 +156,7 @@ class CopyHeadDrafter(Drafter):
             )
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """See ``Drafter.drafts``, and the class for the choice of the position."""
+        """See ``Drafter.drafts``. The class docstring describes the choice of the position."""
         copied: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         if any(map(_repeats_a_token, texts)):
             copied = self.candidates(texts, decided, longest)
@@ -163,7 +166,7 @@ class CopyHeadDrafter(Drafter):
     def candidates(
         self, texts: Sequence[KnownText], decided: Decided, longest: int
     ) -> list[list[tuple[tuple[Any, ...], Draft]]]:
-        """For each text: the draft after each position that adds to the last token's probability, with its sort key."""
+        """For each text: sort keys and drafts, one per position that adds to the last token's probability."""
         found: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         shares, texts_of = decided.token_positions([text.tokens[-1] for text in texts])
         for name, share in shares.items():
@@ -202,9 +205,9 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 class PromptDrafter(Drafter):
     """Drafts the tokens after an earlier occurrence of the last token, in the text or in the source of the head.
 
-    Of several occurrences, the drafter takes the one at which the most tokens (at most 8) equal the end of the text; of
-    equals, the first, and the source comes before the text. This drafter works with every head. Transformers' lookup
-    does not search the source, and compares at most two tokens.
+    Of several occurrences, the drafter takes the one up to which the most tokens (at most 8) equal the end of the text.
+    A tie is broken in favour of the source, then of the earlier position. This drafter works with every head. Prompt
+    lookup in transformers does not search the source, and compares at most two tokens.
     """
 
     def expect_fit(self, model: NextWordModel) -> None:

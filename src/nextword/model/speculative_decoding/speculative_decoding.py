@@ -35,7 +35,7 @@ class DraftOutcome:
 
 
 class SpeculativeDecoding:
-    """Settings of speculative decoding. Pass one object to several calls of ``generate`` to keep what it has learned.
+    """Settings and statistics of speculative decoding. Share one object between ``generate`` calls to keep them.
 
     Args:
         by: Drafter: "head" (the tokens after the position from which a copying head copied the last token), "prompt"
@@ -44,12 +44,12 @@ class SpeculativeDecoding:
             ``LearnedLength()``, which learns during generation which number gives the most tokens per second.
 
     Attributes:
-        verified: All drafts of the latest call, in order.
+        verified: Outcomes of all drafts of the latest call, in order.
         tokens: Number of tokens generated in all calls.
         passes: Number of passes in all calls. A pass over a batch counts once for each unfinished text.
 
     Raises:
-        UnknownNameError: If there is no drafter of this name.
+        UnknownNameError: If ``by`` is a string, but not the name of a drafter.
     """
 
     def __init__(self, by: str | Drafter = "head", length: DraftLength | None = None) -> None:
@@ -61,7 +61,7 @@ class SpeculativeDecoding:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Mean number of tokens per pass. Without drafts it is 1."""
+        """Mean number of tokens per pass; 1 if there were no drafts, 0 before the first call."""
         return self.tokens / max(1, self.passes)
 
     # the old names
@@ -88,7 +88,11 @@ class SpeculativeDecoding:
 
 
 def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
-    """The ``SpeculativeDecoding`` for a value of ``draft``; None if ``draft`` is an assistant model."""
+    """Converts the argument ``draft`` of ``generate`` to a ``SpeculativeDecoding``; None for an assistant model.
+
+    Raises:
+        ValueError: If ``draft`` has another type, or is not the name of a drafter.
+    """
     if isinstance(draft, SpeculativeDecoding):
         return draft
     if isinstance(draft, str | Drafter):
@@ -124,7 +128,7 @@ class DraftLength(ABC):
         self.longest = longest
 
     def longest_of(self, drafts: Sequence[Draft | None]) -> int:
-        """Length of the longest draft, at most ``longest``."""
+        """Length of the longest of ``drafts``, at most the attribute ``longest``."""
         return min(self.longest, max((len(draft.tokens) for draft in drafts if draft is not None), default=0))
 
     def asks(self) -> bool:
@@ -133,21 +137,21 @@ class DraftLength(ABC):
 
     @abstractmethod
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """Number of tokens of each of ``drafts`` (one per text) that the next pass verifies; 0: none."""
+        """Returns how many tokens of each draft the next pass verifies. ``drafts`` has one entry per text."""
 
     # a subclass that learns nothing need not override these two
     def count_draft(self, draft: Draft, verified: int, accepted: int) -> None:  # noqa: B027
         """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Records ``seconds`` of a pass over ``texts`` x ``width`` tokens, and ``guessing`` seconds of drafting."""
+        """Records the seconds of a pass over ``texts`` x ``width`` tokens, and in ``guessing`` those of drafting."""
 
 
 class FixedLength(DraftLength):
     """Verifies all drafted tokens, up to ``longest``."""
 
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """The length of the longest draft, at most ``longest``."""
+        """The length of the longest of ``drafts``, at most the attribute ``longest``."""
         return self.longest_of(drafts)
 
 
@@ -167,7 +171,10 @@ class LearnedLength(DraftLength):
         self._wait = 1  # the first pass is without a draft, for comparison
 
     def asks(self) -> bool:
-        """Whether to draft: if drafts do not save time, for one of 8 passes, but always after an accepted draft."""
+        """Whether to draft: if drafts save time or one was just accepted; otherwise, before one of 8 passes.
+
+        The first call returns False, so that a pass without a draft is measured.
+        """
         if self._wait > 0:
             self._wait -= 1
             return False
@@ -217,9 +224,10 @@ _FORGOTTEN = 512
 class Acceptance:
     """Acceptance rates of drafted tokens, counted during generation.
 
-    A drafted token's rate is estimated from earlier drafted tokens with equal ``Draft.evidence`` and equally many
-    agreeing tokens before them. The rate of all tokens with equally many agreeing tokens, whatever their evidence,
-    counts as two more such tokens. If no such token was verified yet, the rate is 1/2, so that the token is tried.
+    A drafted token's agreement is ``Draft.agreed`` plus the number of draft tokens before it, at most 8. The token's
+    rate is estimated from earlier drafted tokens with equal agreement and equal ``Draft.evidence``. The rate of all
+    tokens with equal agreement, whatever their evidence, counts as two more such tokens. If no such token was verified
+    yet, the rate is 1/2, so that the token is tried.
     """
 
     def __init__(self) -> None:
@@ -227,7 +235,7 @@ class Acceptance:
         self._right: Counter[Hashable] = Counter()
 
     def chance(self, draft: Draft, number: int) -> float:
-        """Probability that token ``number`` (from 0) of a draft is accepted, if all its earlier tokens are accepted."""
+        """Probability that token ``number`` (from 0) of ``draft`` is accepted, given that all tokens before it are."""
         found = _NEVER_TRIED
         for kind in reversed(list(_kinds(draft, number))):
             found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
@@ -270,7 +278,7 @@ _DOUBT = 0.01
 
 
 class PassCost:
-    """Seconds of passes by width (number of tokens per text)."""
+    """Mean seconds of a pass, for each width (number of tokens per text) that occurred."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
@@ -281,7 +289,7 @@ class PassCost:
         return self._seconds.get(1)
 
     def count(self, width: int, seconds: float) -> None:
-        """Records one pass."""
+        """Records a pass over ``width`` tokens per text that took ``seconds``."""
         # Expensive widths move towards the assumed cost. Otherwise one slow pass would exclude a width for ever.
         for other, known in self._seconds.items():
             usual = self._seconds.get(1, known) * (1 + _UNMEASURED * (other - 1))
@@ -296,8 +304,8 @@ class PassCost:
     def ratio(self, width: int) -> float:
         """Seconds of a pass over ``width`` tokens, divided by those of a pass over one token; at least 1.
 
-        A width without measurements is interpolated between the measured widths, or extrapolated from the largest with
-        an assumed cost per token.
+        The time of a width that was not measured is interpolated between measured widths, or extrapolated from the
+        largest measured width with an assumed cost per token.
         """
         if width == 1 or 1 not in self._seconds:
             return 1 + _UNMEASURED * (width - 1)
@@ -335,9 +343,9 @@ class Payoff:
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:
-        """Records the ``seconds`` of drafting and of the pass that verifies; a pass without a draft takes ``plain``.
+        """Records a pass that took ``seconds``, drafting included; without a draft it takes ``plain`` seconds.
 
-        The pass counts as one token for each of ``texts`` texts; ``count_accepted`` adds the accepted draft tokens.
+        The pass counts as one token for each of ``texts`` texts. ``count_accepted`` adds the accepted draft tokens.
         """
         self._passes += 1
         self._token = plain / texts
@@ -345,5 +353,5 @@ class Payoff:
         self._worth = _KEPT * self._worth + plain
 
     def count_accepted(self, tokens: int) -> None:
-        """Records the number of accepted draft ``tokens`` of a text, in addition to the token from ``count_pass``."""
+        """Adds ``tokens``, the number of accepted draft tokens of a text, to the token that ``count_pass`` counts."""
         self._worth += tokens * self._token

@@ -78,7 +78,7 @@ class SpeculativeLoop:
 
 @dataclass(frozen=True)
 class Rules:
-    """What determines the texts besides model and prompts: logits processors, stopping criteria, configuration.
+    """Logits processors, stopping criteria and configuration of a call of ``generate``, and its random numbers.
 
     ``numbers`` are the random numbers for sampling; None: greedy search.
     """
@@ -90,7 +90,7 @@ class Rules:
 
     @property
     def pad(self) -> int:
-        """Padding token after finished texts."""
+        """Id of the padding token after finished texts; 0 if ``generate`` has none."""
         pad = getattr(self.config, "_pad_token_tensor", None)
         return 0 if pad is None else int(pad)
 
@@ -104,7 +104,7 @@ class SpeculativeRun:
         ids: Prompts (B, T), or the start tokens of an encoder-decoder model.
         rules: Processors, stopping criteria and random numbers.
         arguments: Further arguments of the model's forward, including the KV cache.
-        first: Index in the batch of the first of ``ids``; above 0 if a batch is generated one text at a time.
+        first: Index in the batch of the first text of ``ids``; 0 unless the batch is generated one text at a time.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SpeculativeRun:
         return self._inputs.arguments[self._model._cache_argument]
 
     def write(self) -> Tensor:
-        """The finished texts (B, T)."""
+        """Generates the texts, and returns them with their prompts (B, T)."""
         model, rows, length = self._model, self._rows, self._decoding.length
         arguments = self._inputs.arguments
         arguments["ask"] = self._choice
@@ -234,7 +234,7 @@ class WrittenRows:
         prompts: Prompts (B, T), padding included.
         padding: Number of padding positions before each text.
         sources: Tokens of each text's source, which the head reads; None: no source.
-        longest: Maximum number of positions of a text.
+        longest: Maximum number of positions of a text, with its padding and prompt.
         pad: Padding token after finished texts.
     """
 
@@ -257,37 +257,37 @@ class WrittenRows:
 
     @property
     def unfinished(self) -> list[int]:
-        """Indices of unfinished rows."""
+        """Indices of the unfinished texts."""
         return [row for row, done in enumerate(self.finished) if not done]
 
     @property
     def written(self) -> list[int]:
-        """Number of new tokens of each row."""
+        """Number of new tokens of each text."""
         return [end - self._begin for end in self._ends]
 
     @property
     def room(self) -> int:
-        """Number of tokens that can still be appended to every unfinished row."""
+        """Number of tokens that can still be appended to every unfinished text."""
         return self._longest - max(self._ends[row] for row in self.unfinished)
 
     @property
     def last(self) -> Int[Tensor, "B 1"]:
-        """The last token of each row."""
+        """The last token of each text."""
         return self._ids[torch.arange(len(self._ids)), torch.tensor(self._ends) - 1][:, None]
 
     def context(self, row: int) -> Int[Tensor, "1 T"]:
-        """The tokens of a row so far."""
+        """The tokens of text ``row`` so far, padding included."""
         return self._ids[row : row + 1, : self._ends[row]]
 
     def add(self, row: int, token: int, stops: Any) -> None:
-        """Appends ``token`` to text ``row``, and records whether the text is finished by the criteria ``stops``."""
+        """Appends ``token`` to text ``row``, and records whether the stopping criteria ``stops`` end the text."""
         self._ids[row, self._ends[row]] = token
         self._ends[row] += 1
         self.texts[row].tokens.append(token)
         self.finished[row] = bool(stops(self.context(row), None).all())
 
     def sequences(self) -> Int[Tensor, "B longest"]:
-        """All rows, with padding after shorter texts."""
+        """All texts, with padding after shorter ones."""
         return self._ids[:, : max(self._ends)].clone()
 
 
@@ -332,7 +332,7 @@ _BY_ROW = (
 def expect_draftable(
     model: NextWordModel, texts: int, config: Any, processors: Iterable[Any], streamer: Any, arguments: dict[str, Any]
 ) -> None:
-    """Raises ValueError if these arguments of ``generate`` do not support drafts."""
+    """Raises ValueError if ``model`` or the other arguments of ``generate`` do not support drafts."""
     cache = arguments.get(model._cache_argument)
     mode = config.get_generation_mode()
     if mode not in _TOKEN_BY_TOKEN:
@@ -375,7 +375,7 @@ _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
 
 
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
-    """Whether the texts of a batch can be generated together, although they accept different numbers of tokens.
+    """Whether texts can be generated in one batch, although different numbers of their draft tokens are accepted.
 
     This needs a KV cache whose layers only grow, a backbone with 2-D position ids or relative positions, no soft prefix
     and no token type ids. Otherwise the texts are generated one at a time.
@@ -391,7 +391,7 @@ def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
 
 
 class StepInputs:
-    """The arguments of ``forward`` in each pass, made from those that ``generate`` has for the tokens so far (B, T)."""
+    """Turns the ``arguments`` of ``generate`` for the tokens ``ids`` into the arguments of ``forward`` in each pass."""
 
     def __init__(self, model: NextWordModel, ids: Int[Tensor, "B T"], arguments: dict[str, Any]) -> None:
         side = "decoder_" if model.config.is_encoder_decoder else ""
@@ -405,7 +405,7 @@ class StepInputs:
         self.padding: list[int] = missing.tolist()
 
     def of_pass(self, drafted: Int[Tensor, "B W"]) -> dict[str, Any]:
-        """The arguments of a pass over the last token of each text and its drafted tokens."""
+        """Returns the arguments of a pass over each text's last token and its draft tokens ``drafted``."""
         self._drafted = drafted.shape[1]
         self._ids = torch.cat([self._ids, drafted], 1)
         prepared: dict[str, Any] = self._model.prepare_inputs_for_generation(
@@ -418,9 +418,9 @@ class StepInputs:
         return prepared
 
     def keep(self, outputs: Any, dropped: Sequence[int], last: Int[Tensor, "B 1"], finished: Sequence[bool]) -> None:
-        """Removes the rejected tokens of a pass from the cache: the last ``dropped[i]`` tokens of text i.
+        """Removes the last ``dropped[i]`` tokens of text i, which were rejected, from the cache in ``outputs``.
 
-        The next pass begins with the tokens ``last``, which are not in the cache yet. Finished texts are skipped.
+        The next pass begins with the tokens ``last``, which are not in the cache yet. Finished texts are masked.
         """
         going_on = [row for row, done in enumerate(finished) if not done] or list(range(len(finished)))
         least = min(dropped[row] for row in going_on)

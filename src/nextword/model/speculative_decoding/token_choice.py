@@ -1,4 +1,4 @@
-"""The token that the model chooses at each position of a pass. Draft tokens are compared with it."""
+"""Chooses the model's token at each position of a pass, with which the draft token there is compared."""
 
 from __future__ import annotations
 
@@ -36,16 +36,18 @@ class RandomNumbers:
 
 
 class TokenChoice:
-    """Chooses each token as ``generate`` does without drafts: head's choice, processors, then argmax or sampling.
+    """Chooses each token as ``generate`` does without drafts.
 
-    A draft token is accepted if it equals the token chosen here. So greedy texts are the same as without drafts.
-    Sampled texts have the same distribution, because every token is sampled from the model's own probabilities.
+    First the head makes its choice, if it has one, such as a class of ``f2``. The processors change the scores of the
+    tokens that are left, and the most probable token or a sampled one is chosen. A draft token is accepted if it equals
+    the chosen token. So greedy texts are the same as without drafts. Sampled texts have the same distribution, because
+    every token is sampled from the model's own probabilities.
 
     Few scores are in memory at a time. Without ``processors``, the scores of the whole vocabulary are computed for a
     few positions at a time. If the head chooses a class first (``f2``), only tokens of this class are scored, and only
     at positions whose earlier draft tokens were accepted.
 
-    ``forward`` gets an instance as its argument ``ask``.
+    The model's ``forward`` gets an instance as its argument ``ask``.
 
     Args:
         head: The model's head.
@@ -69,7 +71,7 @@ class TokenChoice:
         self._tokens: list[int] = []
 
     def __call__(self, distribution: NextToken) -> Float[Tensor, "N nothing"]:
-        """Stores the distribution of a pass without computing scores yet."""
+        """Stores the distribution of a pass; computes its scores only if ``several``. Returns an empty tensor."""
         self.distribution = distribution.computed() if self._several else distribution
         return torch.empty(len(distribution), 0, device=distribution.device)
 
@@ -99,7 +101,7 @@ class TokenChoice:
         ]
 
     def tokens(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:
-        """The token that the model chooses for each given text after one column of the pass.
+        """Returns the token that the model chooses in each of the texts ``rows`` after token ``column`` of the pass.
 
         Args:
             rows: Indices of the texts.

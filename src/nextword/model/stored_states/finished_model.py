@@ -31,7 +31,7 @@ _PIECE = 2**24  # number of bytes that are copied at a time
 
 
 def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shared: Path | None = None) -> bool:
-    """Writes a model with stored states as an ordinary model: its head, and the backbone's weights from their files.
+    """Saves a model with stored states as an ordinary model: its head, and a copy of the backbone's weight files.
 
     Args:
         model: The model, whose backbone is a ``StoredBackbone`` without layers.
@@ -151,7 +151,7 @@ def _read(file: Path, name: str) -> Tensor:
 
 
 def saved_head(location: str | Path) -> dict[str, Tensor]:
-    """The weights of the head of a saved nextword model, by their names in the head."""
+    """Reads the head of the model saved at ``location``, as a mapping from name (in the head) to weight."""
     found: dict[str, Tensor] = {}
     for file in _weight_files(Path(location)):
         with safe_open(file, framework="pt") as opened:
@@ -166,7 +166,7 @@ def copy_renamed(source: Path, target: Path, names: Mapping[str, str]) -> None:
     Args:
         source: The file to copy from.
         target: The new file, written completely or not at all.
-        names: New name of each tensor, by its name in the source; tensors without a new name are left out.
+        names: Mapping from the name of a tensor in ``source`` to its new name. Other tensors are left out.
     """
     with open(source, "rb") as old, replacing(target) as new:
         (length,) = struct.unpack("<Q", old.read(8))

@@ -1,6 +1,6 @@
 """A store: the hidden states of a backbone at every token of given texts (rows), in files that may exceed the memory.
 
-A shard contains whole rows, one after another:
+A store is divided into shards. A shard contains whole rows, one after another:
 
     shard-00000.tokens.npy   token ids of all its rows
     shard-00000.rows.npy     for each row: number of tokens and number of source tokens before it; hash of the row
@@ -64,7 +64,11 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class RowStates:
-    """The states of one row: inputs of the output layer, K hidden states (last layer first), and encoder states."""
+    """The states of one row.
+
+    ``states`` are the inputs of the output layer, ``layers`` are K hidden states per token (last layer first), and
+    ``source`` are the encoder's last hidden states.
+    """
 
     states: Float[Tensor, "T D"]
     layers: Float[Tensor, "T K D"]
@@ -134,7 +138,7 @@ class StatesManifest(Record):
 
     @property
     def rounding(self) -> float:
-        """The largest ``rounding`` among the shards."""
+        """The largest relative rounding error of a shard, see ``StatesShard.rounding``."""
         return max((shard.rounding for shard in self.shards), default=0.0)
 
 
@@ -343,9 +347,9 @@ class StoredStates:
 
 
 def manifest_of(folder: Path) -> StatesManifest:
-    """The manifest of a finished store. Raises ValueError if there is none.
+    """Reads the manifest of the finished store in ``folder``. Raises ValueError if there is none.
 
-    Relative file names in it are looked up in the working directory, and then in the working directory of the build.
+    Relative file names of the manifest are looked up in the working directory, and then in that of the build.
     """
     manifest = STATES.manifest_in(folder, StatesManifest)
     origin, home = manifest.origin, Path(manifest.built_in or "")

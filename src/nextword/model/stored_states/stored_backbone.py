@@ -28,14 +28,14 @@ _INPUT, _OUTPUT, _BIAS, _LOGITS_BIAS = "input_embedding", "output_embedding", "o
 
 
 class UnknownRowError(ValueError):
-    """A text whose states are not stored."""
+    """The states of a text were requested, but are not stored."""
 
 
 class StoredBackbone(PreTrainedModel):
     """A language model with stored states in place of its layers.
 
-    It has the configuration, the input embedding and the output layer of the model. For the rows of ``store`` it
-    returns the scores and hidden states of the model, up to the rounding of the stored states.
+    Configuration, input embedding and output layer are those of the model whose states are stored. For the rows of
+    ``store``, the backbone returns the scores and hidden states of this model, up to the rounding of the stored states.
 
     Args:
         config: The model's configuration.
@@ -69,10 +69,10 @@ class StoredBackbone(PreTrainedModel):
 
     @classmethod
     def open(cls, folder: str | Path, dtype: torch.dtype | None = None) -> StoredBackbone:
-        """Opens the backbone of a store, with weights in the precision ``dtype``; None: the precision of the model.
+        """Opens the store in ``folder`` as a backbone with weights in ``dtype``; None: the precision of the model.
 
         An untied input embedding keeps the model's precision. Few objectives read it, and it is memory-mapped, so only
-        the rows in use are in memory.
+        the embeddings in use are in memory.
 
         Raises:
             ValueError: If the folder is not a finished store.
@@ -113,7 +113,7 @@ class StoredBackbone(PreTrainedModel):
         """Returns scores and hidden states of stored rows. They are padded on the right, also if the inputs are not.
 
         Raises:
-            UnknownRowError: If the states of a row are not stored.
+            UnknownRowError: If the states of a row are not stored, or ``past_key_values`` has tokens.
         """
         if past_key_values is not None and past_key_values.get_seq_length():
             raise UnknownRowError(
@@ -150,7 +150,7 @@ class StoredBackbone(PreTrainedModel):
 
 
 def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
-    """The function with which the model's class makes decoder inputs from labels. It needs no weights.
+    """Returns the function with which a model of this ``config`` makes decoder inputs from labels, without weights.
 
     Most models put a start token before the labels; mBART puts the last token of the labels there.
     """
@@ -176,7 +176,7 @@ def _padded(rows: list[Float[Tensor, "_T ..."]], like: Tensor) -> Float[Tensor, 
 
 
 def output_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights of a model that a ``StoredBackbone`` needs, by name; tied weights occur once."""
+    """Maps names to the weights of ``model`` that a ``StoredBackbone`` needs; tied weights occur once."""
     inputs: Any = model.get_input_embeddings()
     output: Any = model.get_output_embeddings()
     weights = {_INPUT: inputs.weight}
@@ -191,6 +191,6 @@ def output_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def save_output_layer(model: PreTrainedModel, folder: Path) -> None:
-    """Writes configuration, embeddings and output layer of ``model``, which ``StoredBackbone.open`` reads."""
+    """Writes configuration, embedding and output layer of ``model`` to ``folder``, for ``StoredBackbone.open``."""
     model.config.save_pretrained(folder)
     save_file(output_weights(model), folder / OUTPUT_LAYER)

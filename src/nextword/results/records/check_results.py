@@ -9,7 +9,7 @@ from nextword.runtime.files import Record, VersionedRecord
 
 
 class CheckedProperty(Record):
-    """Result of one property."""
+    """Result of checking one property of a model."""
 
     name: str
     """Short name of the property."""
@@ -26,7 +26,7 @@ class CheckedProperty(Record):
 
 
 class FoundFault(Record):
-    """One fault, in words."""
+    """A fault that the check found, in words."""
 
     fault: str
     """Stable name of the fault."""
@@ -45,7 +45,7 @@ class FoundFault(Record):
 
 
 class CheckResults(VersionedRecord):
-    """Record of a check."""
+    """Record of a check: the content of check.json."""
 
     kind: Literal["check"] = "check"
     """Kind of record."""

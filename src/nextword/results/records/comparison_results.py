@@ -126,7 +126,7 @@ class Evaluation(Record):
     """Metrics without a finite value, with the reason: ``{"perplexity": "inf"}``."""
 
     def finite(self) -> Evaluation:
-        """Move all values that are not finite to ``undefined``.
+        """Return a copy in which all values that are not finite are moved to ``undefined``.
 
         Raises:
             ValueError: If no metric would be left.

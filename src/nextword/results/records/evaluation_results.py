@@ -88,7 +88,7 @@ class Duel(Record):
 
 
 class Place(Record):
-    """A system's rank. A system beats another one if it is better in more metrics than the other one."""
+    """A system's rank. A system beats another one if it is better in more metrics."""
 
     rank: int = Field(ge=1)
     """Rank by wins, then by losses; 1 is the best. Systems with equal wins and losses share a rank."""

@@ -1,4 +1,4 @@
-"""Descriptions of the metrics of runs. New records of comparisons store them; for old records they are taken from here.
+"""Descriptions of the metrics of runs. Comparisons store them in their records; old records get them from here.
 
 A metric without a description here is still reported: its title is its key, and no value of it is marked as best.
 """
@@ -71,7 +71,7 @@ _GROUPS = list(dict.fromkeys(known.group for known in _MEASURES.values()))
 
 
 def known_measure(key: str, unit: str = "") -> Measure:
-    """Return the description of the metric ``key``.
+    """Return the description of the metric ``key``, whose values have the unit ``unit``.
 
     >>> known_measure("cache_only_acc@2").title, known_measure("cache_only_acc@2").group
     ('Acc@2', 'Accuracy, cache only')
@@ -94,7 +94,7 @@ def known_measure(key: str, unit: str = "") -> Measure:
 
 
 def measures_of(evaluations: Iterable[Evaluation], recorded: Mapping[str, Measure] | None = None) -> dict[str, Measure]:
-    """Descriptions of all metrics in ``evaluations``, in the report's order; the ``recorded`` ones come first."""
+    """Map each metric's key to its description: first those in ``recorded``, then others in the report's order."""
     units = {key: value.unit for one in evaluations for key, value in one.metrics.items()}
     found = {key: measure for key, measure in (recorded or {}).items() if key in units}
     return found | {key: known_measure(key, units[key]) for key in sorted(units.keys() - found.keys(), key=_order)}

@@ -118,7 +118,7 @@ class JudgedClaim(Record):
 
 
 class RanExperiment(Record):
-    """An experiment from which a table has its numbers."""
+    """An experiment that gave numbers of a table."""
 
     name: str
     """Name in experiments.toml."""

@@ -136,7 +136,7 @@ class ScoreResults(VersionedRecord):
     data: list[str]
     """Sources of the texts."""
     fields: dict[str, str] = Field(default={})
-    """Columns that the user named, by field ("text", "prompt", "source" or "auxiliary")."""
+    """Names of the columns that the user chose, by what they contain ("text", "prompt", "source" or "auxiliary")."""
     texts: int = Field(ge=1)
     """Number of texts. Each is scored separately."""
     bytes: int = Field(ge=1)
@@ -177,12 +177,12 @@ class ScoreResults(VersionedRecord):
 
     @property
     def nll(self) -> float:
-        """Nats per token of the only model; errors as for ``perplexity``."""
+        """Nats per token of the only model. Raises ValueError if there are several models."""
         return self._only.nll
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits per byte of the only model; errors as for ``perplexity``."""
+        """Bits per byte of the only model. Raises ValueError if there are several models."""
         return self._only.bits_per_byte
 
     def __getitem__(self, name: str) -> ModelScore:

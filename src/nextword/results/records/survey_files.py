@@ -20,7 +20,7 @@ DIGEST = 16
 
 
 class Passage(Record):
-    """A text to read."""
+    """A text that judges read."""
 
     title: str
     """Heading; empty if there is none."""
@@ -75,7 +75,7 @@ class SurveyUnit(Record):
 
 
 class SurveyItem(Record):
-    """What a judge sees on one page."""
+    """A page for judges: passages to read, and units to judge."""
 
     id: str
     """Random id, which does not reveal the systems."""
@@ -110,7 +110,7 @@ class Form(Record):
 
 
 class Survey(VersionedRecord):
-    """A survey without its key. Judges may see all of it."""
+    """A survey without its key (``SurveyKey``). Judges may see everything here."""
 
     kind: Literal["survey"] = "survey"
     """Kind of file."""
@@ -164,7 +164,7 @@ class KeyFile(Record):
 
 
 class SurveyKey(VersionedRecord):
-    """The system of each text, and the correct answers of the checks. Judges must not see it."""
+    """The secret key: the system of each text, and the correct answers to the items that check the judges."""
 
     kind: Literal["survey-key"] = "survey-key"
     """Kind of file."""
@@ -259,7 +259,7 @@ class Agreement(Record):
 
 
 class JudgeRecord(Record):
-    """One judge."""
+    """Facts about one judge's answers."""
 
     name: str
     """Name in the answer files."""

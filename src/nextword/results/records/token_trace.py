@@ -1,6 +1,6 @@
 """Record of a trace: a model's prediction of every token of a text (``nw.trace`` and ``nextword inspect``).
 
-Values are stored by column: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids[first + i]``.
+Values are stored in columns: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids[first + i]``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Candidates(Record):
 
 
 class StrongestPositions(Record):
-    """The positions from which a component took most of each observed token's probability."""
+    """For one component of the head, such as a cache: the positions that add most to each token's probability."""
 
     at: list[list[int]]
     """For each predicted token: indices into the text that ``positions_in`` names for the component, largest share

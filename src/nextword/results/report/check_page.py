@@ -19,7 +19,7 @@ VERDICTS = {
 
 
 def render_check(results: CheckResults) -> str:
-    """The page as text."""
+    """Render the report of a check as HTML."""
     return template("check.html.j2").render(
         style=style(),
         results=results,
@@ -29,6 +29,6 @@ def render_check(results: CheckResults) -> str:
 
 
 def write_check(results: CheckResults, folder: Path) -> None:
-    """Write the record and its page into a folder, which is created if missing. Older files are replaced."""
+    """Write ``results`` and their page into ``folder``, which is created if missing. Older files are replaced."""
     results.save(folder / JSON)
     write_atomically(folder / PAGE, render_check(results))

@@ -72,7 +72,7 @@ class Rule:
     main: bool = True
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """The columns of matching metrics, by increasing length of the n-grams."""
+        """Columns of the metrics in ``measures`` whose keys match ``pattern``, in order of increasing n."""
         matches = [match for key in measures if (match := re.fullmatch(self.pattern, key))]
         lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
         known = [n for n, _ in lengths]
@@ -94,7 +94,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The table of one paper.
+    """Layout of one paper's table.
 
     Attributes:
         rules: The table's columns, in order.
@@ -105,7 +105,10 @@ class TableLayout:
     people: bool
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """Columns of all metrics: first those of the paper's table in its order, then all others."""
+        """Columns of ``measures``: first the metrics of the paper's table in its order, then the others.
+
+        Others that match ``SAID_OTHERWISE`` get columns only if no other metric has one.
+        """
         placed = self.placed(measures)
         others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
@@ -114,7 +117,7 @@ class TableLayout:
         return [*placed, *(text_column(key, others[key], i < main) for i, key in enumerate(shown))]
 
     def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """Columns of the metrics in the paper's table, in its order."""
+        """Columns of the metrics in ``measures`` that are in the paper's table, in its order."""
         return [column for rule in self.rules for column in rule.columns(measures)]
 
 
@@ -194,7 +197,7 @@ LAYOUTS = (CONTINUATIONS, EXPANSIONS, STORIES, SUMMARIES, TABLE_TEXTS)
 
 
 def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
-    """Columns of the metrics, in the order of ``layout_of(measures)``."""
+    """Columns of the metrics in ``measures``, as ``layout_of(measures)`` orders them."""
     return layout_of(measures).columns(measures)
 
 
@@ -208,7 +211,7 @@ def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
 
 @dataclass(frozen=True)
 class GlossaryEntry:
-    """Explanation of one metric."""
+    """Explanation of one metric, or of several that differ only in n."""
 
     term: str
     meaning: str
@@ -229,7 +232,7 @@ class _Line:
 
 
 def of_metrics(columns: Iterable[Column]) -> list[GlossaryEntry]:
-    """Explanations of the metrics of runs, in the order of their columns."""
+    """Explain the metrics of runs in ``columns``, in order. Columns with the same meaning share an entry."""
     by_meaning: dict[str, list[Column]] = {}
     for column in columns:
         if column.measure and column.measure.meaning:
@@ -249,7 +252,7 @@ def _of_metric(meaning: str, columns: Sequence[Column]) -> GlossaryEntry:
 
 
 def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
-    """Explanations of the text metrics with a column, in their order."""
+    """Explain the text metrics in ``columns``, in order. Metrics that differ only in n may share an entry."""
     lines = []
     for column, measure in ((column, column.measure) for column in columns if column.measure):
         said = _sentence(measure)
@@ -262,7 +265,7 @@ def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
 
 
 def of_measures(measures: Mapping[str, Measure]) -> list[GlossaryEntry]:
-    """Explanations of text metrics by key, in their order."""
+    """Explain the text metrics in ``measures``, a mapping from key to description, in its order."""
     return _entries([_line(key, one.title, "", _sentence(one), one) for key, one in measures.items()])
 
 

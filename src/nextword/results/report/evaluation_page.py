@@ -25,7 +25,7 @@ from nextword.results.report.template import style, template
 
 
 def render_evaluation(results: EvaluationResults) -> str:
-    """The page as text."""
+    """Render the report of an evaluation as HTML."""
     names = [system.name for system in results.systems]
     title = names[0] if len(names) == 1 else f"{len(names)} systems"
     files = [file for system in results.systems for file in system.files]
@@ -58,7 +58,7 @@ LONGEST_UNIT = 28
 
 
 def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
-    """Tables for the terminal: values, ranking and significant differences. Below them, metrics that were left out."""
+    """Return tables for the terminal: values, ranking and significant differences. Notes are below them."""
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
@@ -132,7 +132,7 @@ def _ranking(wins: Wins) -> Table:
 
 
 def votes(wins: Wins, name: str) -> str:
-    """Number of metrics in which the system is better, summed over its duels, such as "8 of 15" (with ties)."""
+    """Count the wins of system ``name`` over all metrics and opponents, such as "8 of 15", where 15 includes ties."""
     fought = [duel for duel in wins.duels if name in (duel.first, duel.second)]
     won = sum(duel.won if duel.first == name else duel.lost for duel in fought)
     return f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"

@@ -17,7 +17,7 @@ HUMAN = "human"
 
 @dataclass(frozen=True)
 class Test:
-    """A paired test, formatted."""
+    """A paired test, with its numbers as text."""
 
     title: str
     unit: str
@@ -34,7 +34,7 @@ class Test:
 
 
 def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> ReportTable:
-    """All metrics, one per row, in blocks. In each row, the best of the systems in ``judged`` (None: all) is marked."""
+    """All metrics, one row each, grouped in blocks. Each row marks the best of the systems ``judged`` (None: all)."""
     names = [system.name for system in results.systems] + ([HUMAN] if results.human is not None else [])
     groups = groupby(results.measures.items(), key=lambda one: one[1].group)
     blocks = [
@@ -72,7 +72,7 @@ def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> 
 
 
 def spread(system: SystemRecord, key: str) -> tuple[float, float] | None:
-    """Lowest and highest value of the metric ``key`` over seeds, or with one seed its 95 % interval; None: neither."""
+    """Lowest and highest value of metric ``key`` over seeds; with one seed, its 95 % interval; None if missing."""
     if len(system.files) == 1:
         return system.values[key].interval if key in system.values else None
     found = [file.values[key].value for file in system.files if key in file.values]
@@ -104,7 +104,7 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def undefined(results: EvaluationResults) -> list[tuple[str, str, dict[str, str]]]:
-    """System, file, and the reason for each metric without a value, for every file; the human references come last."""
+    """For every file: the system, the file name, and a mapping from each metric without a value to the reason."""
     return [(name, file.file, file.undefined) for name, file in _files(results)]
 
 
@@ -124,7 +124,7 @@ def _files(results: EvaluationResults) -> list[tuple[str, SampleFile]]:
 
 
 def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None) -> list[Test]:
-    """The paired tests of the metrics in ``keys`` (None: all), formatted."""
+    """The paired tests of the metrics in ``keys`` (None: all), with their numbers as text."""
     return [_paired(one, results.measures[one.measure]) for one in results.tests if keys is None or one.measure in keys]
 
 

@@ -16,7 +16,7 @@ SHARES = ("fraction", "share", "proportion")
 
 
 def value(number: float, unit: str, decimals: int | None) -> str:
-    """Format ``number`` with ``decimals`` (None: four significant digits). A fraction becomes a percentage.
+    """Format ``number`` with ``decimals`` (None: four significant digits), as a percentage if ``is_share(unit)``.
 
     >>> value(0.93512, "fraction of prompts", 1), value(21.5, "nats", 2), value(0.00012345, "nats", None)
     ('93.5', '21.50', '0.0001234')
@@ -31,7 +31,7 @@ def value(number: float, unit: str, decimals: int | None) -> str:
 
 
 def number(measured: float) -> str:
-    """Format a number for text, with four significant digits or all digits before the point, and without an exponent.
+    """Format a number for text: from 1000 on as an integer with commas, otherwise with four significant digits.
 
     >>> number(12568.4), number(135.25), number(0.000123456), number(4.0)
     ('12,568', '135.2', '0.0001235', '4')
@@ -60,7 +60,7 @@ def scale(unit: str) -> float:
 
 
 def unit_name(unit: str) -> str:
-    """The displayed unit.
+    """The unit as reports show it: a fraction as a percentage.
 
     >>> unit_name("fraction of prompts"), unit_name("nats per token")
     ('% of prompts', 'nats per token')
@@ -115,7 +115,7 @@ def seconds(number: float) -> str:
 
 
 def four_digits(number: float) -> str:
-    """Format a number with four digits, or with all digits before the point.
+    """Format a number with four significant digits or all digits before the point, without an exponent.
 
     >>> four_digits(28475.0), four_digits(1e-05), four_digits(0.25), four_digits(8.0)
     ('28475', '0.00001', '0.25', '8')
@@ -138,7 +138,7 @@ def probability(number: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Format a p-value with two digits.
+    """Format a p-value with two to four decimals: more, the smaller it is.
 
     >>> p_value(0.5), p_value(0.0312), p_value(0.00012)
     ('0.50', '0.031', '0.0001')
@@ -147,7 +147,7 @@ def p_value(p: float) -> str:
 
 
 def setting(name: str) -> str:
-    """The name of a setting or a data field in words."""
+    """The name of a setting or a data field, with spaces for underscores."""
     return name.replace("_", " ")
 
 
@@ -170,12 +170,12 @@ def plain(thing: Any) -> str:
 
 
 def pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Settings or data fields with their values, as text."""
+    """Return (name, value) pairs of ``content``, the settings or data fields of a record, as text."""
     return [(setting(name), plain(thing)) for name, thing in content.items()]
 
 
 def spans(headings: Iterable[str]) -> list[tuple[str, int]]:
-    """Headings over neighbouring columns, each with the number of its columns.
+    """Merge equal headings of neighbouring columns. Each result has a heading and its number of columns.
 
     >>> spans(["a", "a", "", "a"])
     [('a', 2), ('', 1), ('a', 1)]

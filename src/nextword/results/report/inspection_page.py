@@ -73,7 +73,7 @@ def content_policy(script: str, style: str, *, served: bool = False) -> str:
 
 
 def embedded(content: Any) -> Markup:
-    """JSON for a ``<script>`` block. No text in it can end the block or begin another block."""
+    """Write ``content`` as JSON for a ``<script>`` block, so that no text can end the block or begin another."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_UNSAFE))
 
@@ -162,7 +162,7 @@ class ModelDifference:
     Attributes:
         total: Sum over all tokens, except those in ``never``, of the second model's log-probability minus the first's,
             in nats. If it is positive, the second model is better.
-        of: Negative log-likelihood of the first model on the same tokens, in nats.
+        of: First model's negative log-likelihood, in nats, of all tokens that are possible under both models.
         gained: The nats gained on tokens on which the second model is better, and the number of these tokens.
         lost: The nats lost on tokens on which the first model is better, and the number of these tokens.
         never: Number of tokens to which exactly one of the models gives probability 0.
@@ -246,7 +246,10 @@ class Page:
 
 
 def playground_page(model: str, spec: str, *, needs_key: bool) -> Page:
-    """The playground page of a model, with its name and the specs of head and objective."""
+    """Render the playground page of the model named ``model``, whose head and objective are ``spec``.
+
+    If ``needs_key``, the page has a field for the server's API key.
+    """
     style = Markup(switchable_variables() + packaged("playground/playground.css"))
     script = Markup('"use strict";\n' + packaged("trace/elements.js") + packaged("playground/playground.js"))
     html = template("playground/playground.html.j2").render(

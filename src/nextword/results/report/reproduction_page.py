@@ -34,7 +34,7 @@ from nextword.results.report.template import style, template
 
 @dataclass(frozen=True)
 class RowPair:
-    """A row of the table."""
+    """A row of a reproduced table, with the printed numbers and ours as text."""
 
     title: str
     note: str
@@ -47,7 +47,7 @@ class RowPair:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a table, formatted."""
+    """The numbers of a reproduced table, as text."""
 
     columns: tuple[ReproducedColumn, ...]
     rows: tuple[RowPair, ...]
@@ -56,7 +56,7 @@ class Numbers:
 
     @property
     def reasons(self) -> list[tuple[str, list[str]]]:
-        """Reasons why cells have no number of ours, each with the rows concerned."""
+        """Reasons why cells have no number of ours, each with the rows' titles. Rows with ``missing`` are left out."""
         rows: dict[str, list[str]] = {}
         for row in self.rows:
             for why in {} if row.missing else dict.fromkeys(cell.reason for cell in row.ours if cell.reason):
@@ -77,7 +77,7 @@ class Numbers:
 def numbers(table: ReproducedTable) -> Numbers:
     """Format all numbers of a table. Each column has as many decimals as the paper prints in it.
 
-    In a column with neither a unit nor a better direction, such as a list of settings, numbers have four digits.
+    In a column with neither ``unit`` nor ``better``, such as a list of settings, numbers have four digits.
     """
     decimals = [
         _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None
@@ -197,13 +197,13 @@ def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> st
 
 
 def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
-    """Number of claims by outcome, in the order of ``SIGNS``."""
+    """Return each outcome of ``claims`` with its number of claims, in the order of ``SIGNS``."""
     counted = Counter(claim.outcome for claim in claims)
     return tuple((outcome, counted[outcome]) for outcome in SIGNS if counted[outcome])
 
 
 def verdict(claim: JudgedClaim) -> str:
-    """The outcome with its sign. If there are several comparisons, also the number of supported ones.
+    """The outcome of ``claim`` with its sign. With several comparisons, also the number of supported ones.
 
     >>> one = JudgedComparison(first="a", second="b", column="c", outcome="supported")
     >>> other = one.model_copy(update={"outcome": "inconclusive"})

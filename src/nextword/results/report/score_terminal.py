@@ -1,4 +1,4 @@
-"""Tables of a score for the terminal."""
+"""The likelihoods of texts (``ScoreResults``) as tables for the terminal, and as CSV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECIMALS = {"perplexity": 2, "nll": 3, "bits_per_byte": 4}
 
 
 def score_tables(results: ScoreResults) -> list[RenderableType]:
-    """Tables for the terminal: values of each model, paired differences, groups of tokens, and notes."""
+    """Tables for the terminal: values of each model, paired differences, values of groups of tokens, and notes."""
     tables: list[RenderableType] = [_values(results)]
     if results.differences:
         tables.append(_differences(results))
@@ -32,7 +32,7 @@ def score_tables(results: ScoreResults) -> list[RenderableType]:
 
 
 def group_meanings(results: ScoreResults) -> RenderableType:
-    """Explanations of the groups of tokens, one line per breakdown."""
+    """Explanations of the groups of tokens, one line per breakdown (a division of the tokens into groups)."""
     return Text("\n".join(f"{one.title}: {one.meaning}" for one in results.breakdowns.values()), style="dim")
 
 

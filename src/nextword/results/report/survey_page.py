@@ -24,7 +24,7 @@ from nextword.results.report.template import packaged, style, switchable_variabl
 
 
 def render_survey(results: SurveyResults) -> str:
-    """The page as text."""
+    """Render the report of a survey as HTML."""
     judged = results.judged
     return template("survey/results.html.j2").render(
         style=style(),
@@ -135,7 +135,7 @@ def _percent(number: float) -> str:
 
 
 def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of question, alpha by level, percentage of equal pairs, and number of units with two or more answers."""
+    """Yield rows: question, alpha for each scale, percentage of equal pairs, number of units with several answers."""
     for one in results.agreement:
         alphas = [
             f"{formats.NOTHING if value is None else f'{value:.2f}'} ({level})" for level, value in one.alpha.items()
@@ -145,7 +145,7 @@ def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
 
 
 def correlated(results: SurveyResults) -> Iterator[tuple[str, str, str, str, str, str]]:
-    """Rows of human measure, automatic metric, Pearson, Spearman, Kendall and number of systems."""
+    """Yield rows: human measure, automatic metric, Pearson, Spearman, Kendall, number of systems."""
     measures = results.judged.measures
     for one in results.correlations:
         people = measures[one.people]
@@ -188,7 +188,7 @@ def mturk_layout(survey: Survey) -> str:
 
 
 def mturk_item(item: SurveyItem) -> str:
-    """An item as one cell of a CSV.
+    """Write ``item`` as one cell of a CSV file for ``mturk_layout``.
 
     The cell is in base64, because Mechanical Turk inserts cells unescaped, so that text could become markup.
     """

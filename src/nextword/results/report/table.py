@@ -51,17 +51,17 @@ class Column:
 
     @property
     def goal(self) -> Goal | None:
-        """Which values are better."""
+        """The goal of the column's metric, which says which values are better; None if unknown."""
         return self.measure.goal if self.measure else None
 
     @property
     def arrow(self) -> str:
-        """Which values are better, as one of ``ARROWS``."""
+        """The sign for ``goal``, one of ``ARROWS``; empty without a goal."""
         return ARROWS[self.goal] if self.goal else ""
 
     @property
     def goal_in_words(self) -> str:
-        """Which values are better, as one of ``GOALS``."""
+        """The words for ``goal``, one of ``GOALS``; empty without a goal."""
         return GOALS[self.goal] if self.goal else ""
 
 
@@ -116,7 +116,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows."""
+    """A block of rows with an optional title, and below them the human references."""
 
     rows: tuple[Row, ...]
     title: str = ""
@@ -145,7 +145,7 @@ class ReportTable:
 
     @property
     def starts(self) -> list[bool]:
-        """For every column, whether a heading starts with it."""
+        """For every column, whether it is the first one under its heading."""
         return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
 
     @property
@@ -155,7 +155,7 @@ class ReportTable:
 
     @property
     def has_lacking(self) -> bool:
-        """Whether any value lacks some of the seeds."""
+        """Whether any cell lacks the values of some seeds."""
         return any(cell.lacking for row in self.rows for cell in row.cells)
 
     @property
@@ -164,7 +164,7 @@ class ReportTable:
         return self.of_columns([place for place, column in enumerate(self.columns) if column.main])
 
     def of_columns(self, places: Sequence[int]) -> ReportTable:
-        """The table with some of its columns."""
+        """The table with only the columns at the indices ``places``."""
 
         def of(row: Row) -> Row:
             return replace(row, cells=tuple(row.cells[place] for place in places))
@@ -188,7 +188,7 @@ class ReportTable:
     def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[ReportTable]:
         """Split the table into tables that fit, each with as many columns as possible.
 
-        ``joints`` are the indices of the columns before which the table may be split, and last the number of columns.
+        ``joints`` are the indices of the columns before which the table may be split, and then the number of columns.
         ``fits(first, end)`` says whether the columns from ``first`` to ``end`` (exclusive) fit into one table.
         """
         cuts = [0]
@@ -200,7 +200,10 @@ class ReportTable:
 
 
 def best_of(goal: Goal | None, values: Mapping[str, float], human: float | None = None) -> set[str]:
-    """Names with the best of ``values``. Empty if all values are equal, or without ``goal`` or a needed ``human``."""
+    """Return the names of the best of ``values``, a mapping from name to value; empty if all values are equal.
+
+    Also empty without ``goal``, or for the goal "human" without the value ``human``.
+    """
     if goal is None or len(values) < 2 or (goal == "human" and human is None):
         return set()
     if goal == "human" and human is not None:

@@ -23,7 +23,7 @@ gives only the number of each outcome."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
-    """One section for each table that has claims or numbers of ours.
+    """Write one section for each table that has claims or numbers of ours.
 
     A section says how the experiments were run. It has our numbers with the paper's, reasons for missing numbers, and
     the outcome of each claim.
@@ -32,7 +32,7 @@ def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
 
 
 def anchor(table: ReproducedTable) -> str:
-    """Anchor of a table's section."""
+    """Anchor of the section of ``table`` in ``tables_markdown``."""
     return _title(table).replace("/", "").replace(",", "").replace(" ", "-")
 
 
@@ -120,7 +120,7 @@ def plain(text: str) -> str:
 
 
 def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -> str:
-    """One table per paper. Columns: main claim, outcome, table, the paper's difference, and ours (interval, seeds).
+    """Write one table per paper, with the columns main claim, outcome, table, the paper's difference, and ours.
 
     If a claim has more than ``FEW`` comparisons, the number of comparisons with each outcome is given instead of
     differences. The pages of ``tables_markdown`` list each comparison.

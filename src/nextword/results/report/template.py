@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def packaged(name: str) -> str:
-    """Read a file from the folder of this module."""
+    """Read the file ``name`` from the folder ``templates`` beside this module."""
     return (resources.files("nextword.results.report") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -23,7 +23,7 @@ def style() -> Markup:
 
 
 def template(name: str) -> jinja2.Template:
-    """Load a template. Inserted values are escaped, and an unknown name is an error."""
+    """Load a template. When it is rendered, inserted values are escaped, and a variable without a value is an error."""
     import jinja2  # imported here, because tables in a terminal do not need it
 
     return jinja2.Environment(

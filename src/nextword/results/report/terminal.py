@@ -27,7 +27,7 @@ def framed(
     caption: str | Text | None = None,
     **looks: Any,
 ) -> Table:
-    """A framed rich table."""
+    """Make a framed rich table. ``looks`` are further arguments of rich's ``Table``."""
     looks = {"padding": (0, 1, 0, 0), "pad_edge": False, **looks}
     table = Table(*headers, title=title, caption=caption, box=box.SIMPLE_HEAD, **looks)
     for row in rows:
@@ -49,7 +49,7 @@ def marked(cell: Cell) -> Text:
 def fitted(
     table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
 ) -> FittedTable:
-    """The ``main`` columns of a table of methods, split to fit the terminal. ``heading`` returns a column's heading."""
+    """Make a table of the ``main`` columns that fits the terminal. ``heading`` returns the heading of a column."""
     whole = table.main
 
     def part(first: int, last: int) -> Table:
@@ -106,7 +106,7 @@ class FittedTable:
 
 
 def add_names(table: Table, title: str, names: list[str]) -> None:
-    """Add the column of names. Only very long names are broken."""
+    """Add a column ``title`` with the row names ``names``. They are broken only if one is very long."""
     longest = max(map(cell_len, names), default=0)
     whole = longest <= LONGEST_NAME
     table.add_column(title, no_wrap=whole, overflow="fold", min_width=longest if whole else None)

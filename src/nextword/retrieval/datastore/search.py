@@ -27,7 +27,7 @@ _GROUP = 32
 
 @runtime_checkable
 class Keys(Protocol):
-    """Keys that can be searched."""
+    """Keys (hidden states) that can be searched."""
 
     def __len__(self) -> int: ...
 
@@ -37,7 +37,7 @@ class Keys(Protocol):
 
 
 class ExactSearch:
-    """Finds the keys of smallest Euclidean distance or, if ``euclidean`` is false, of largest dot product."""
+    """Finds the keys nearest to a query: smallest Euclidean distance or, if not ``euclidean``, largest dot product."""
 
     def __init__(self, keys: Keys, euclidean: bool = True) -> None:
         self.keys = keys
@@ -242,20 +242,20 @@ class RecentKeys:
             yield begin, torch.from_numpy(self.keys_at(numbers))
 
     def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
-        """The keys with these numbers."""
+        """The keys with these ``numbers``."""
         return self._keys.take(self._at(numbers), axis=0)
 
     def tokens_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token after each of the keys with these numbers."""
+        """The token after each of the keys with these ``numbers``."""
         return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens kept of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
+        """Kept tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first kept position."""
         numbers = np.arange(len(self))
         of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]
         return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Document of the token after each key (numbered in order of appending), and the token's position in it."""
+        """For the token after each key of ``numbers``: its document (in order of appending), and its position there."""
         return self._places.take(self._at(numbers), axis=0)

@@ -27,7 +27,7 @@ class StoredKeys:
     """The datastore in ``folder``: keys, numbered across all shards, each with the token after it.
 
     Raises:
-        ValueError: The store is not finished, or one of its files is missing or cut off.
+        ValueError: If the store is not finished, or one of its files is missing or cut off.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -72,7 +72,7 @@ class StoredKeys:
         return self._gathered(numbers, np.empty(len(numbers), dtype=np.int64), lambda shard, rows: shard.tokens[rows])
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Document of the token after each of the keys with these ``numbers``, and the token's position in it."""
+        """For the token after each of the keys with these ``numbers``: its document, and its position there."""
         found = np.empty((len(numbers), 2), dtype=np.int64)
         return self._gathered(numbers, found, lambda shard, rows: shard.places[rows])
 
@@ -87,7 +87,7 @@ class StoredKeys:
         return found
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
+        """Tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first token's position."""
 
         def document_of(number: int) -> int:
             return int(self.positions_at(np.array([number]))[0, 0])
@@ -97,7 +97,7 @@ class StoredKeys:
         return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Raises ValueError if ``states``, of the tokens ``manifest.probe``, are over 5 % away from those stored."""
+        """Raises ValueError if a model's ``states`` of the tokens ``manifest.probe`` are over 5 % from those stored."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
         if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
@@ -152,7 +152,7 @@ def write_shard(
 
 @dataclass(frozen=True)
 class Shard:
-    """A memory-mapped shard (see ``write_shard``); only the rows in use are read from disk."""
+    """A memory-mapped shard (see ``write_shard``). Only the keys in use are read from disk."""
 
     tokens: Int[np.ndarray, "K"]
     places: Int[np.ndarray, "K 2"]
@@ -175,7 +175,7 @@ class Shard:
         """The first ``keys`` states of shard ``number`` of a store of states, as keys. All states are of one document.
 
         The token after the first state has position ``first``; the token after the last may be in the next shard.
-        ValueError if a file is missing, truncated or not of the manifest's shape.
+        Raises ValueError if a file is missing, truncated or not of the manifest's shape.
         """
 
         def of(number: int, part: str, least: int, *width: int) -> np.ndarray:
@@ -193,7 +193,7 @@ class Shard:
         return cls(tokens[1:], places, None, view.view(torch.bfloat16) if origin.precision == "bfloat16" else view)
 
     def block(self, rows: slice) -> Float[Tensor, "M D"]:
-        """Consecutive keys as float32, read by torch, which uses all threads."""
+        """The keys in the slice ``rows``, as float32. Torch reads them with all threads."""
         keys = self.keys[rows].float()
         return keys if self.scales is None else keys.mul_(torch.from_numpy(self.scales[rows][:, None].copy()))
 
@@ -274,7 +274,7 @@ class ShardFacts(Record):
 
 
 class StoreManifest(Record):
-    """A finished store."""
+    """Facts of a finished store."""
 
     nextword: str
     """Version of nextword that wrote the store."""

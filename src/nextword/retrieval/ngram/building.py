@@ -56,7 +56,7 @@ def build_ngram_index(
 
     ``documents`` is read once, one document at a time; tokens must be below ``vocab_size``. ``tokenizer`` is the
     tokenizer's fingerprint, ``data`` the corpus's source for reports. Messages to other processes that want to write to
-    the folder name ``command``.
+    the folder mention ``command``.
 
     Raises:
         ValueError: If there are no or too many tokens, a token is outside the vocabulary, or the folder has another
@@ -198,7 +198,7 @@ def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[
     """Yields all positions of ``stream`` in blocks, sorted by the tokens from each position to the end of the stream.
 
     libdivsufsort sorts the bytes of the tokens (``width`` bytes per token, the most significant first). Of its result,
-    the positions at which a token begins are kept, which are in the order of the tokens.
+    only the positions at which a token begins are kept; they are sorted by tokens.
 
     Raises:
         ValueError: If the stream is too long, or the sorter is missing.

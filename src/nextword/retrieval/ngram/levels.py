@@ -53,12 +53,12 @@ class Found:
         return counts
 
     def widest(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """``low`` and ``high`` of each context's most frequent level, whose positions include those of all levels."""
+        """``low`` and ``high`` of each context's most frequent match, whose positions include those of all levels."""
         level = self.counts.argmax(1)[:, None]
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
     def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
-        """For each level, the share of its occurrences that the context's token in ``tokens`` follows; 0 without it."""
+        """For each context and level: the share of the match's occurrences that the token in ``tokens`` follows."""
         low, high = self.widest()
         levels = self.low.shape[1]
         hits = np.zeros((len(low), levels))
@@ -87,7 +87,7 @@ def _parts(counts: Int[np.ndarray, "N"]) -> Iterator[slice]:
 def ranks_of(
     low: Int[np.ndarray, "N"], high: Int[np.ndarray, "N"]
 ) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"]]:
-    """All numbers from ``low`` to ``high`` (exclusive) of every row, concatenated, and the row of each.
+    """Returns two arrays: the row of each number, and all numbers from ``low`` to ``high`` (exclusive) of every row.
 
     >>> row, rank = ranks_of(np.array([5, 0, 2]), np.array([7, 0, 3]))
     >>> row.tolist(), rank.tolist()
@@ -102,7 +102,10 @@ def ranks_of(
 def find_levels(
     index: NgramIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
 ) -> Found:
-    """Finds each context's matches: one level per number in ``evidence``, but none more frequent than ``limit``."""
+    """Finds, for each context and number in ``evidence``, the longest match with at least this many occurrences.
+
+    A level whose match has more than ``limit`` occurrences is left out.
+    """
     count, levels = len(contexts), len(evidence)
     length = np.zeros(count, dtype=np.int64)
     level_length, low, high = (np.zeros((count, levels), dtype=np.int64) for _ in range(3))
@@ -227,7 +230,7 @@ class MatchWeights(Record):
 
 
 def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]) -> Float[Tensor, "N C"]:
-    """For each context, the row of ``shares`` for its match length; the head (first) gets shares of missing levels.
+    """For each context, the row of ``shares`` for its match length; column 0, the head, gets shares of missing levels.
 
     Each row of the result adds up to one. Gradients reach ``shares``.
     """
@@ -262,7 +265,7 @@ def fit_match_weights(
     limit: int = LIMIT,
     lengths: tuple[int, ...] = LENGTHS,
 ) -> MatchWeights:
-    """Fits the weights under which a text, which must not be in the corpus, is most likely, with a prior (``PRIOR``).
+    """Fits the weights that make a text most likely, with a prior (``PRIOR``). The text must not be in the corpus.
 
     The log-likelihood of a mixture is concave in its weights, so expectation maximisation finds its maximum.
 
@@ -271,7 +274,7 @@ def fit_match_weights(
     are the groups that get weights of their own.
 
     Raises:
-        ValueError: If there are no tokens, or the head gives one probability 0.
+        ValueError: If there are no tokens, or the head gives a token the probability 0.
     """
     if not len(log_head):
         raise ValueError("data: must have tokens to fit weights to (none given); give some text")
@@ -295,7 +298,7 @@ def best_mixture(parts: Float[np.ndarray, "N C"], prior: Float[np.ndarray, "C"])
     """The weights of a mixture that maximise ``sum_n log sum_c w_c parts_nc + PRIOR sum_c prior_c log w_c``.
 
     Args:
-        parts: Probability of each observation by each component. Any row may be multiplied by a factor.
+        parts: Probability of each observation under each component. Any row may be multiplied by a factor.
         prior: Weights of the prior, all above 0; the prior counts like ``PRIOR`` observations.
 
     >>> best_mixture(np.zeros((0, 2)), np.array([0.25, 0.75])).tolist()

@@ -67,7 +67,7 @@ class NgramManifest(Record):
 
     @classmethod
     def of(cls, folder: str | Path) -> NgramManifest:
-        """The manifest of a folder; ValueError if the folder is unfinished or is not an n-gram index."""
+        """Reads the manifest in ``folder``. Raises ValueError if there is no finished n-gram index."""
         path = Path(folder) / MANIFEST
         if not path.is_file():
             raise ValueError(
@@ -76,7 +76,7 @@ class NgramManifest(Record):
         return cls.load(path)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-        """Raises ValueError if the corpus was made with another tokenizer."""
+        """Raises ValueError if the corpus was made with another tokenizer; ``folder`` is for the message."""
         found = tokenizer_fingerprint(tokenizer)
         if found != self.tokenizer:
             name = tokenizer.name_or_path or type(tokenizer).__name__
@@ -86,7 +86,7 @@ class NgramManifest(Record):
             )
 
     def expect_vocabulary(self, size: int, folder: str | Path) -> None:
-        """Raises ValueError if a model has a smaller vocabulary than the corpus."""
+        """Raises ValueError if ``size``, a model's vocabulary size, is below that of the corpus."""
         if size < self.vocab_size:
             raise ValueError(
                 f"{folder}: must be of a model with {self.vocab_size:,} tokens or more ({size:,} given); build it "

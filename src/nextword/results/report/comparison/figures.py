@@ -31,7 +31,7 @@ def _grid(panels: int, beside: int) -> tuple[int, int]:
 
 
 def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
-    """Acc@k as bars, one panel per k and one row per method. Bars of the head and of its cache alone are together."""
+    """Bars of Acc@k, one panel per k and one row per method. A row has bars for the head and for its cache alone."""
     found = _of_group(methods, "Accuracy")
     if not found:
         return None
@@ -56,7 +56,7 @@ def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
-    """Perplexity, bits per byte and similar metrics. Each has a panel with a dot and interval per method."""
+    """Perplexity, bits per byte and similar metrics, one panel per metric, with a dot and interval per run."""
     # Values with a prompt have only one panel (perplexity), because more panels would need too much space.
     shown = {
         key: m

@@ -25,7 +25,7 @@ GREEDY = "greedy"
 
 @dataclass(frozen=True)
 class Sheet:
-    """The table of the texts of one decoding, in two blocks if there are texts without and with a prompt."""
+    """Metrics of the texts of one decoding; the table has two blocks if there are texts without and with a prompt."""
 
     title: str
     decodings: tuple[str, ...]
@@ -33,7 +33,7 @@ class Sheet:
 
     @property
     def parts(self) -> list[ReportTable]:
-        """The table, split into tables of at most ``MOST`` columns. Smaller groups of columns stay together."""
+        """The table, split into tables of at most ``MOST`` columns. Columns of a heading stay together if they fit."""
         joints = [0]
         for name, span in self.table.headings:
             widths = [span] if name and span <= MOST else [1] * span
@@ -52,7 +52,7 @@ class Sheet:
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """Decodings with their evaluations, greedy first, and each without a prompt before the same one with a prompt."""
+    """Return each decoding's title and evaluation: greedy first, and without a prompt before the same with a prompt."""
     return [one for members in _ways(results).values() for one in members]
 
 
@@ -177,7 +177,7 @@ class TableReading:
 
 @dataclass(frozen=True)
 class Quantity:
-    """The data of one panel."""
+    """The data of one panel of a figure: a metric's value for each method."""
 
     title: str
     unit: str
@@ -213,7 +213,7 @@ class Sweep:
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """The data of ``class_sweep``'s figure. None without values, or if each division has one number of classes."""
+    """Return the data for ``class_sweep``; None without values, or if each division has one number of classes."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:

@@ -165,7 +165,7 @@ def _best_marked(cells: list[Cell], goal: Goal | None) -> list[Cell]:
 
 
 def parts(table: ReportTable) -> list[ReportTable]:
-    """Split the table into tables at most ``WIDEST`` wide. Columns with one heading stay together if possible.
+    """Split the table into tables of ``WIDEST`` characters or less. Columns of one heading stay together if they fit.
 
     Only the first table has the specs of the methods.
     """
@@ -186,7 +186,7 @@ def parts(table: ReportTable) -> list[ReportTable]:
 
 
 def every_seed(results: Results) -> list[tuple[str, ...]]:
-    """Rows of method, metric, seed, value, interval and number of cases, one per value of ``main_table``."""
+    """Return one row per run and metric of ``main_table``: method, metric, seed, value, interval, number of cases."""
     columns = main_table(results).columns
     return [
         (
@@ -216,10 +216,10 @@ SCALED = ("temperature", "weight")
 
 
 def finding(results: Results) -> str:
-    """The main result in sentences. Empty with fewer than two methods, or if no metric has a better direction.
+    """State the main result in sentences; empty with fewer than two methods, or without a metric to rank them by.
 
-    Methods are ordered by their mean over seeds in the first metric, and the range over seeds is given. Differences are
-    not tested for significance.
+    The metric is the first of which higher or lower values are better. Methods are ordered by their mean over seeds in
+    this metric, and the range over seeds is given. Differences are not tested for significance.
     """
     table = main_table(results)
     judged = _judged(table)
@@ -242,7 +242,7 @@ def finding(results: Results) -> str:
 
 
 def leader(results: Results) -> str | None:
-    """The best method in the first metric that has a better direction; None without such a metric or other methods."""
+    """Label of the method that ``finding`` names first, which is the best; None if there is no finding."""
     table = main_table(results)
     ranked = _ranked(table, _judged(table))
     return ranked[0].label if len(ranked) > 1 else None

@@ -73,7 +73,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """Render the page. ``inside`` names a page with predictions for one prompt, to which the page links at the top."""
+    """Render the page. At the top it links to the file ``inside`` (None: no link) with predictions for one prompt."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -248,7 +248,7 @@ class ExamplePrompt:
 
 
 def examples(methods: Sequence[ReportedMethod]) -> list[ExamplePrompt]:
-    """The examples of each method's first seed. Empty if the task recorded none."""
+    """Return the example prompts with the predictions of each method's first seed; empty if none were recorded."""
     prompts: dict[tuple[str, tuple[str, ...]], ExamplePrompt] = {}
     for method in methods:
         for example in method.runs[0].evaluation.examples:

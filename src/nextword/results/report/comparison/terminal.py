@@ -20,9 +20,10 @@ LONGEST_UNIT = 5
 
 
 def results_table(results: Results) -> RenderableType:
-    """For every method, the first metrics of each group and the costs. A column's best value is bold and has a star.
+    """Make a table with one row per method: the first metrics of each group, and the costs. Best values have a star.
 
-    If the methods generated texts, metrics of the texts of the first decoding follow. The HTML page has all decodings.
+    If the methods generated texts, a table of text metrics for the first decoding follows, and then the main result in
+    sentences. The HTML page has all decodings.
     """
     measured = main_table(results)
     title = f"{results.task} (version {results.task_version})"

@@ -96,12 +96,12 @@ class TextsReading:
 
 
 def mark(span: Span) -> str:
-    """The mark of a span, a key of ``MARKS``. Empty if the span's words are not very rare."""
+    """Return the mark of a span, a key of ``MARKS``; empty if the span's words are not very rare."""
     return "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
 
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
-    """Names and meanings of the marks in these texts, and whether any span was copied from the source."""
+    """Names and meanings of the marks in the texts ``found``, and whether any span was copied from the source."""
     texts = [text for reading in found for _, example in reading.writings for text in example.texts]
     spans = [span for text in texts for span in text.spans]
     used = {mark(span) for span in spans if span.text.strip()}
@@ -160,7 +160,7 @@ def readings(results: Results) -> list[TextsReading]:
 
 
 def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
-    """Facts about each method's head, after the method's label. If seeds have different facts, one entry per seed."""
+    """Return pairs of label and facts about the head, one per method, or one per seed if the seeds' facts differ."""
     found = []
     for method in methods:
         told = {
