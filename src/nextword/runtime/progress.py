@@ -44,7 +44,7 @@ class Watcher:
         """The computation ``name`` has finished ``stage``, which took ``seconds``."""
 
     def logged(self, name: str, step: int, steps: int, losses: dict[str, float]) -> None:
-        """The training ``name`` has ``losses`` at ``step`` of ``steps``, by name: ``loss``, ``validation loss``."""
+        """The training ``name`` is at ``step`` of ``steps``. The keys of ``losses`` are "loss" or "validation loss"."""
 
     def noted(self, sentence: str) -> None:
         """A note to the user, such as the amount of data of a training."""

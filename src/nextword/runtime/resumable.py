@@ -43,14 +43,14 @@ class ResumableFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether work has begun in the folder. Other work may then not use it."""
+        """Whether work has begun in the folder. Other work may then not use the folder."""
         return any(sign.exists() for sign in self._signs)
 
     def begun(self) -> dict[str, Any] | None:
         """The content of the manifest if the work has begun, otherwise None.
 
         Raises:
-            ValueError: If the folder has files but no manifest, is a file, or its manifest cannot be read.
+            ValueError: If the folder is a file, has files but no manifest, or has a manifest that cannot be read.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
@@ -110,7 +110,7 @@ def set_ones(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(path: Path, writer: str) -> dict[str, Any]:
-    """Reads a manifest.
+    """Reads a manifest, the JSON file that identifies the work in a folder.
 
     Args:
         path: The file.
@@ -196,7 +196,7 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
     process waits up to ``wait`` seconds for it.
 
     Raises:
-        ValueError: If the folder is not writable or another process has locked it. The message names this process, its
+        ValueError: If the folder is not writable or another process has locked it. The message names that process, its
             machine, its start time and its command.
         DiskFullError: If there is not enough disk space.
     """
@@ -253,7 +253,7 @@ SAVE_SECONDS = 30.0
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes a .npz file atomically."""
+    """Writes ``arrays``, a mapping from name to array, as a .npz file, atomically."""
     import numpy as np
 
     with replacing(path) as file:  # a file object, because numpy would add an ending to a file name
@@ -261,7 +261,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
-    """The arrays of a .npz file by name, or the array of a .npy file. Raises one of the errors in ``UNREADABLE``."""
+    """Reads a .npz file as a mapping from name to array, a .npy file as an array, or raises one of ``UNREADABLE``."""
     import numpy as np
 
     found = np.load(path, allow_pickle=False)
@@ -285,7 +285,7 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def load(self, restored: Callable[[dict[str, Any], dict[str, np.ndarray]], Restored]) -> Restored | None:
-        """The result of ``restored``, called with the facts and the arrays of the last save. None if there is no file.
+        """Calls ``restored`` with the arguments of the last ``save``. Returns its result, or None if no file exists.
 
         Raises:
             ValueError: If the file cannot be read, or was saved with other settings. The message then names the
@@ -309,7 +309,7 @@ class ArrayCheckpoint:
 
     @property
     def is_due(self) -> bool:
-        """Whether ``SAVE_SECONDS`` have passed since the last save; False if no checkpoint is saved."""
+        """Whether ``SAVE_SECONDS`` have passed since this object was made or last saved; False without a path."""
         return self.path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS
 
     def save(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -322,6 +322,6 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def remove(self) -> None:
-        """Deletes the file once the work is finished."""
+        """Deletes the file, which is not needed after the work is finished."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Stores that a command builds shard by shard. Each array is written completely or not at all."""
+"""Stores: folders of arrays that a command builds in numbered parts (shards). Files are written atomically."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StoreKind:
     command: str
 
     def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
-        """The manifest of the finished store in ``folder``. ValueError without one; it says if a build has begun."""
+        """The manifest of the finished store in ``folder``. ValueError without a manifest, or if it is invalid."""
         if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, returns False for an invalid file name
             return record.load(folder / self.manifest)
         begun = os.path.isfile(folder / BEGUN)
@@ -59,7 +59,7 @@ def shard_file(folder: Path, number: int, part: str) -> Path:
 
 
 def finished_shard(folder: Path, number: int, record: type[Facts]) -> Facts | None:
-    """The facts of shard ``number``, from its .json file, which is written last. None if the shard is unfinished."""
+    """Reads the .json file of shard ``number``, which is written last. None if the shard is unfinished."""
     path = shard_file(folder, number, "json")
     return record.load(path) if path.is_file() else None
 

@@ -50,7 +50,7 @@ def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None)
 
 
 class MemoryMappedModel(TorchFunctionMode):
-    """In this block, large weights of new modules are memory-mapped files in ``folder``, with unchanged values."""
+    """Context in which large weights of new modules are memory-mapped files in ``folder``, with unchanged values."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def built(build: Callable[[], M], name: str) -> M:
-    """The result of ``build``, if there is enough memory for it; ``name`` is its name in the error.
+    """Returns the module that ``build`` makes, if there is enough memory for it. ``name`` names it in the error.
 
     ``build`` is first called on the meta device, where tensors have shapes but take no memory. So ``build`` runs twice,
     and must not depend on anything that it changes.

@@ -33,7 +33,7 @@ class Workers(ABC, Generic[Opened]):
 
     @abstractmethod
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """The result of each task, in order. ``tasks`` is read only as workers become free, so few tasks are in memory.
+        """Yields the result of each task, in order. A task is read when a worker is free, so few tasks are in memory.
 
         Raises:
             ValueError: If a task raised it, or a process was killed.
@@ -49,15 +49,15 @@ class ThisProcess(Workers[Opened]):
         self._opened = open_one()
 
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """Each result as soon as its task is done."""
+        """Yields each result as soon as its task is done."""
         for task in tasks:
             yield task(self._opened)
 
 
 class Processes(Workers[Opened]):
-    """Worker processes of ``torch.utils.data.DataLoader``. Each opens its object once, and uses one thread.
+    """``count`` worker processes of torch's ``DataLoader``. Each calls ``open_one`` once, and uses one thread.
 
-    The function that opens the object must be picklable. ``datasets.map`` is not used, because it forks this process,
+    ``open_one`` must be picklable. ``datasets.map`` is not used, because it forks this process,
     which breaks CUDA and torch's threads, and because it would open the object at each call.
     """
 
@@ -78,7 +78,7 @@ class Processes(Workers[Opened]):
         )
 
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """The results in the order of the tasks. At most two tasks per process are waiting."""
+        """Yields the results in the order of ``tasks``. At most two tasks per process are waiting."""
         self._tasks.given = tasks
         try:
             for answer in self._loader:
@@ -170,7 +170,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """``processes`` worker processes, each of which calls ``open_one`` once, or (None) this process as the only worker.
+    """Starts ``processes`` workers, each of which calls ``open_one`` once. None: this process is the only worker.
 
     Raises:
         ValueError: If ``processes`` is not from 1 to 1,024.

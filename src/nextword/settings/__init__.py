@@ -1,1 +1,1 @@
-"""The lowest layer: strict settings, specs, registries, plug-ins, and old names of modules."""
+"""Strict settings, specs, registries, plug-ins, and old names of modules."""

@@ -1,4 +1,4 @@
-"""Lets public functions be called by their signature, with a recipe (a table of arguments), and as in old versions."""
+"""Lets public functions be called by their signature, with a recipe (a table of arguments), or as in old versions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ RECIPE = "recipe"
 
 
 def begins_with_config(args: Sequence[Any]) -> bool:
-    """Whether the first positional argument is a whole recipe, as in ``train(recipe, "runs/book")``."""
+    """Whether the first of ``args`` is a whole recipe, as in ``train(recipe, "runs/book")``."""
     return bool(args) and isinstance(args[0], Mapping | Settings)
 
 
 @dataclass(frozen=True)
 class CallForms:
-    """Decorator with which a function can also be called with a recipe, by old names, or as in earlier versions.
+    """Decorator with which a function can also be called with a recipe, with old names, or as in earlier versions.
 
     >>> @CallForms(tables=["training"], positions=["out"])
     ... def fit(model=None, *, seed=0, training=None, recipe=None, out=None):

@@ -65,7 +65,7 @@ class SettingsError(ValueError):
 
 
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
-    """``model`` filled with ``values`` from Python, TOML or JSON.
+    """Makes an instance of ``model`` from ``values``, which come from Python, TOML or JSON.
 
     The values are converted to JSON first, so types of Python are accepted: a tuple becomes a list, a path a string.
     Error messages put ``where``, the section with these values, before each key.
@@ -141,7 +141,7 @@ _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|litera
 
 
 def wanted(error: ErrorDetails) -> str | None:
-    """What the value must be by this error of pydantic, such as ``at least 1``. None for errors of our own checks."""
+    """What a value must be according to ``error``, such as ``at least 1``. None for an error of our own checks."""
     template = _WANTED.get(error["type"])
     # if a setting may be a fraction, its limits are floats such as 0.0
     limits = error.get("ctx", {}).items()
@@ -215,7 +215,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
 
 
 def said(error: ErrorDetails) -> str:
-    """The message of our own check, or pydantic's name of an error for which ``wanted`` has no words."""
+    """The message of ``error`` if one of our own checks raised it, otherwise a text with pydantic's name of it."""
     if error["type"] in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     return f"cannot be used, {error['type'].replace('_', ' ')}"
@@ -233,7 +233,7 @@ def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
 
 @cache
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring of each field of a settings model, including inherited fields."""
+    """A mapping from field name to docstring, for all fields of ``model`` with docstrings, also inherited ones."""
     # The source is read only when this function is called. With ``use_attribute_docstrings``, pydantic reads the source
     # of every class when it is defined, which takes longer than the rest of importing settings.
     found: dict[str, str] = {}

@@ -162,7 +162,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
-    """Makes the ``__getattr__`` of ``module`` for its renamed objects, which warns of each old name.
+    """Makes a ``__getattr__`` for ``module``. It returns renamed objects by their old names, with a warning.
 
     ``calls`` is the number of functions between the user's code and this ``__getattr__``.
     """
@@ -182,7 +182,7 @@ def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
 
     Args:
         kind: The plug-in's class; call this function in ``__init_subclass__`` of the base class.
-        renamed: Current names of the base class's methods, by old name.
+        renamed: A mapping from old to current names of the base class's methods.
     """
     for old, new in renamed.items():
         own = vars(kind)

@@ -15,7 +15,7 @@ TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 
 
 def parsed(content: bytes, where: str) -> dict[str, Any]:
-    """Parses the ``content`` of a TOML file. If it is invalid, raises ValueError, with the file's name ``where``."""
+    """Parses ``content``, the bytes of the TOML file ``where``. ValueError, which names the file, if it is invalid."""
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
@@ -68,7 +68,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """A copy of ``recipe`` with each of ``values`` set at its path. Like ``overridden``, but values are not parsed."""
+    """Like ``overridden``, but ``values`` is a mapping from ``key.path`` to value, and values are not parsed."""
     changed = copy.deepcopy(recipe)
     for path, value in values.items():
         _put(changed, path.split("."), value, f"{path}={value}", table_of)
@@ -76,7 +76,7 @@ def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: Tab
 
 
 def read_value(text: str) -> Any:
-    """A TOML value, or the text itself.
+    """Parses ``text`` as a TOML value. Text that is not a TOML value is returned unchanged.
 
     >>> read_value("1e-3"), read_value("true"), read_value("gpt2"), read_value('["a", "b"]')
     (0.001, True, 'gpt2', ['a', 'b'])

@@ -1,4 +1,4 @@
-"""Plug-ins are components of other packages, found through entry points and ``--import``.
+"""Plug-ins: components (such as heads) of other packages, found through entry points and ``--import``.
 
 A package names, in its ``pyproject.toml``, a module whose import registers its components::
 
@@ -59,7 +59,7 @@ def request(module: str) -> None:
 
 
 def plugins() -> list[Plugin]:
-    """All plug-ins, with each module only once: first modules of ``--import``, then entry points by package."""
+    """All plug-ins, with each module only once: first modules of ``--import``, then entry points sorted by package."""
     named = _installed(tuple(sys.path))
     return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
 
@@ -78,7 +78,7 @@ def _installed(_path: tuple[str, ...]) -> list[Plugin]:
 
 
 def brought_by(module: str) -> Plugin | None:
-    """The installed plug-in of the package of ``module``, or else ``Plugin(module)``; None: it is of this library."""
+    """An installed plug-in in the package of ``module``, else ``Plugin(module)``. None for a module of nextword."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return None
@@ -111,7 +111,7 @@ def load() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """The loaded plug-ins: each package with its version, and each module of ``--import`` with its checksum."""
+    """Maps each loaded plug-in's package to its version, and each loaded module of ``--import`` to its checksum."""
     return {
         plugin.package or plugin.module: _checksum(plugin.module) if plugin.package is None else plugin.version or ""
         for plugin, well in _loaded.items()

@@ -87,7 +87,7 @@ class Registry(Generic[T]):
         return file
 
     def get(self, name: str) -> T:
-        """The class registered under ``name`` or this alias, in upper or lower case.
+        """The class whose name or alias is ``name``, in upper or lower case.
 
         Raises:
             UnknownNameError: If the name is unknown. The message has the most similar name and all known names.

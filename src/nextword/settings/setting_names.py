@@ -23,7 +23,7 @@ _command: ContextVar[Options | None] = ContextVar("command", default=None)
 
 @contextmanager
 def of_command(options: Options) -> Iterator[None]:
-    """In this block, messages name the options of a running command."""
+    """In this block, messages name settings by ``options``, the options of the running command."""
     before = _command.set(options)
     try:
         yield
@@ -32,7 +32,7 @@ def of_command(options: Options) -> Iterator[None]:
 
 
 def named(setting: str, value: object = None) -> str:
-    """The setting with the Python name ``setting`` as the user writes it, alone or with ``value``."""
+    """How the user writes ``setting``, alone or with ``value``: as an option of the running command or in Python."""
     options = _command.get()
     known = {} if options is None else options()
     option = known.get(setting, known.get(setting.removesuffix("s")))  # repeatable options have singular names
@@ -42,5 +42,5 @@ def named(setting: str, value: object = None) -> str:
 
 
 def either(command: str, python: str) -> str:
-    """``command`` if a command is running, otherwise ``python``."""
+    """``command`` in a block of ``of_command``, otherwise ``python``."""
     return python if _command.get() is None else command

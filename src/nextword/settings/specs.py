@@ -1,11 +1,10 @@
-"""Specs are the short form of components. ``mos:3+mi`` is the head ``mos`` with one argument and the modifier ``mi``.
+"""Specs: short texts that name a component (a head, objective, conditioner or metric) and its settings.
 
-All kinds of components have the same grammar: ``name[:argument,...][+modifier[:argument,...]]...``, case-insensitive.
-An argument is a word or number that the component defines (``mos:3,static``), or any of its settings by name
-(``cache:temperature=0.5``, ``histalign:paper,alpha=0.5``). A modifier sets one field of the config. A component accepts
-those modifiers whose field is in the component's config. Heads, objectives, conditioners and metrics have one
-``Grammar`` each.
-
+``mos:3+mi`` is the head ``mos`` with one argument and the modifier ``mi``. All kinds of components have the same
+grammar: ``name[:argument,...][+modifier[:argument,...]]...``, case-insensitive. An argument is a word or number that
+the component defines (``mos:3,static``), or any of its settings by name (``cache:temperature=0.5``,
+``histalign:paper,alpha=0.5``). A modifier sets one field of the component's config. A component accepts those modifiers
+whose field is in its config. Each kind of component has a ``Grammar``.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class SpecSettings(Settings):
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """The settings that ``arguments`` of a spec select. For ``mos:3,static`` these are ``["3", "static"]``.
+        """The settings that ``arguments`` of a spec select. The arguments of ``mos:3,static`` are ``["3", "static"]``.
 
         Raises:
             ValueError: If the arguments are invalid.
@@ -65,7 +64,7 @@ class SpecSettings(Settings):
         return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
 
     def spec_arguments(self) -> list[str]:
-        """The inverse of ``from_spec``."""
+        """The inverse of ``from_spec``: arguments that select these settings, with ``published`` if it applies."""
         return [*self.arguments(), *([PUBLISHED] if self.is_published else [])]
 
 
@@ -83,7 +82,7 @@ class ModifierEntry:
 
 
 class Modifier(ABC):
-    """A modifier ``+name:arguments`` of a spec. It sets one field of the config."""
+    """A modifier ``+name:arguments`` of a spec. It sets one field of the component's config."""
 
     field: ClassVar[str]
     usage: ClassVar[str]
@@ -93,7 +92,7 @@ class Modifier(ABC):
 
     @classmethod
     def meaning(cls, name: str) -> str:
-        """The meaning of a modifier. For combined letters, the meaning of each letter."""
+        """The meaning of the modifier ``name``. If ``name`` combines letters, the meanings of all letters."""
         meanings = {entry.name.removeprefix("+").partition(":")[0]: entry.meaning for entry in cls.entries}
         letters = [meaning for letter, meaning in meanings.items() if len(letter) == 1 and letter in name]
         return " ".join(letters) or meanings.get(name, "")
@@ -101,16 +100,16 @@ class Modifier(ABC):
     @staticmethod
     @abstractmethod
     def parse(name: str, arguments: list[str]) -> Any:
-        """The value of the field. Raises ValueError if the arguments are invalid."""
+        """The value that ``+name:arguments`` gives the field. Raises ValueError if the arguments are invalid."""
 
     @staticmethod
     @abstractmethod
     def write(value: Any) -> tuple[str, list[str]] | None:
-        """The inverse of ``parse``. None if the value needs no modifier."""
+        """The inverse of ``parse``: name and arguments for ``value``. None if the value needs no modifier."""
 
 
 class Modifiers(Registry[type[Modifier]]):
-    """The modifiers of one kind of component, by name."""
+    """Registry of the modifiers of one kind of component."""
 
     def __init__(self) -> None:
         super().__init__("modifier", Modifier)
@@ -120,11 +119,11 @@ class Modifiers(Registry[type[Modifier]]):
         return self.get(name).usage
 
     def by_field(self) -> dict[str, type[Modifier]]:
-        """The modifiers, by the config field that each modifier sets."""
+        """A mapping from config field to the modifier that sets it."""
         return {modifier.field: modifier for modifier in map(self.get, self.names())}
 
     def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
-        """The short form (``+mi``) of each modifier that ``config`` needs, with its meaning."""
+        """Yields the short form (``+mi``) and the meaning of each modifier that ``config`` needs."""
         for field, modifier in self.by_field().items():
             written = modifier.write(getattr(config, field)) if field in type(config).model_fields else None
             if written is not None:
@@ -221,7 +220,7 @@ class Grammar(Generic[C]):
         return self.registry.kind
 
     def expect_known(self, name: str) -> None:
-        """Raises ValueError if no component has this name."""
+        """Raises ValueError if no component has the name ``name``."""
         if name not in self.registry and name in self.modifiers:
             usual = self.modifiers.get(name).entries[-1].example
             raise ValueError(
@@ -321,7 +320,7 @@ _BARE = re.compile(r"[\w.@-]+")
 
 
 def split_outside(text: str, mark: str) -> list[str]:
-    """Splits a text at marks outside quotes, brackets and numbers.
+    """Splits ``text`` at each ``mark`` that is not in quotes, in brackets or in a number.
 
     >>> split_outside('f2:counts="a+b.npz"+mi', "+"), split_outside("cache:weight=1e+0", "+")
     (['f2:counts="a+b.npz"', 'mi'], ['cache:weight=1e+0'])
@@ -339,7 +338,7 @@ def split_outside(text: str, mark: str) -> list[str]:
 
 
 def read_term(text: str) -> tuple[str, list[str]]:
-    """The name of a term of a spec, in lower case, and its arguments.
+    """Splits a term of a spec into its name, in lower case, and its arguments.
 
     >>> read_term("MoS:3, static"), read_term("cache")
     (('mos', ['3', 'static']), ('cache', []))
@@ -356,7 +355,7 @@ def write_term(name: str, arguments: list[str]) -> str:
 def read_arguments(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
     """Splits arguments into positional arguments, in lower case, and settings by name.
 
-    Values are parsed as on the command line, and ``none`` as None. Text keeps its case.
+    Values of settings are parsed as on the command line, and ``none`` as None. Text in them keeps its case.
 
     >>> read_arguments(["Paper", "alpha=0.5", "base=mle"])
     (['paper'], {'alpha': 0.5, 'base': 'mle'})

@@ -1,3 +1,3 @@
-"""The version of the library, which is written into saved models, records and stores."""
+"""The version of the library, which is written into saved models, results and datastores."""
 
 __version__ = "0.2.0"

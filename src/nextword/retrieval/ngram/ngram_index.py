@@ -1,4 +1,4 @@
-"""An opened n-gram index: finds the positions of a corpus at which given tokens end, by binary search."""
+"""Reads n-gram indexes: finds the positions of a corpus at which given tokens end, by binary search."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ class StoredPosition:
 class NgramIndex:
     """The positions of a corpus, sorted by the token at each position, then by the token before it, and so on.
 
-    So positions at which the same tokens end are adjacent. The index of a position in this order is its rank; positions
-    without a token after them are left out. A query has the last tokens of a context in reverse order, each id plus
-    one, and ``BELOW`` or ``ABOVE`` after them if it is longer. Files are memory-mapped, so only parts of them are read.
+    So positions at which the same tokens end are adjacent. The index of a position in this order is its rank; the last
+    position of each document is left out. A query is an array with the last tokens of a context in reverse order, each
+    id plus one. If it is longer than the context, it is filled with ``BELOW`` or ``ABOVE``. The files in ``folder`` are
+    memory-mapped, so only parts of them are read.
 
     Raises:
-        ValueError: If the folder is not a finished index, or one of its files is missing or truncated.
+        ValueError: If ``folder`` is not a finished index, or one of its files is missing or truncated.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -72,7 +73,7 @@ class NgramIndex:
         return self.manifest.tokenizer
 
     def fingerprint(self) -> str:
-        """Fingerprint of the corpus, from sizes, tokenizer and some tokens; independent of the folder."""
+        """SHA-256 of the corpus's sizes, tokenizer and some of its tokens. The folder of the index does not matter."""
         digest = hashlib.sha256(self.manifest.model_dump_json(exclude={"data"}).encode())
         for begin in np.linspace(0, max(0, len(self._stream) - _SAMPLE), _SAMPLES, dtype=np.int64):
             digest.update(self._stream[begin : begin + _SAMPLE].astype("<u4").tobytes())
@@ -80,7 +81,7 @@ class NgramIndex:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the documents, by number."""
+        """Names of the documents. The number of a document is its index in this list."""
         try:
             found: Any = json.loads((self.folder / NAMES).read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
@@ -93,7 +94,7 @@ class NgramIndex:
         low: Int[np.ndarray, "M"] | None = None,
         high: Int[np.ndarray, "M"] | None = None,
     ) -> Int[np.ndarray, "M"]:
-        """Number of positions sorted before each query. It must be from ``low`` to ``high``, if these are given."""
+        """Counts the positions sorted before each query. ``low`` and ``high`` are bounds of these numbers, if known."""
         low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
         high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
         while len(open_ := np.flatnonzero(low < high)):
@@ -107,7 +108,7 @@ class NgramIndex:
         return low
 
     def common(self, ranks: Int[np.ndarray, "M"], queries: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "M"]:
-        """Number of last tokens that the position at each rank shares with its query; 0 for ranks outside the index."""
+        """Counts last tokens that the position of each rank shares with its query; 0 for a rank outside the index."""
         inside = (ranks >= 0) & (ranks < len(self))
         differs = self._before(np.where(inside, ranks, 0), queries.shape[1]) != queries
         shared = np.where(differs.any(1), differs.argmax(1), queries.shape[1])
@@ -121,12 +122,12 @@ class NgramIndex:
         return tokens
 
     def next_tokens(self, ranks: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token after the position at each rank."""
+        """The token that follows each position of ``ranks`` in the corpus."""
         tokens: Int[np.ndarray, "M"] = self._stream[self._order[ranks].astype(np.int64) - 1].astype(np.int64) - 1
         return tokens
 
     def next_positions(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPosition]:
-        """The positions of the tokens that ``next_tokens`` returns, with document names."""
+        """The positions of the tokens that ``next_tokens`` returns, with the names of their documents."""
         documents, offsets = self.next_offsets(ranks)
         return [
             StoredPosition(self.names[document], int(offset))
@@ -149,18 +150,18 @@ class NgramIndex:
         return self._stream[len(self._stream) - last : len(self._stream) - first][::-1].astype(np.int64) - 1
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
+        """Tokens of ``document`` from offset ``first`` to ``last`` (inclusive), and the offset of the first token."""
         first = max(0, first)
         return self.tokens_of(document, first, last + 1).tolist(), first
 
     def longest(
         self, contexts: LastTokens, start: int = 8
     ) -> list[tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M L"], Int[np.ndarray, "M"], Int[np.ndarray, "M"]]]:
-        """The longest match of each context: as many of its last tokens as occur together in the corpus.
+        """Finds the longest match of each context: as many of its last tokens as occur consecutively in the corpus.
 
-        The result is a list of groups of contexts, with four arrays each: the numbers of the contexts, their queries,
-        the number of positions sorted before each query, and the length of each match. A query is longer than its
-        match, unless the whole context matches. The first queries have ``start`` tokens.
+        The first queries have ``start`` tokens. A context whose whole query matches gets a longer query. The result has
+        a group of four arrays per length of queries: the indices of the contexts, their queries, the number of
+        positions sorted before each query, and the length of each match.
         """
         groups = []
         rows, length = np.arange(len(contexts)), start
@@ -180,7 +181,7 @@ class LastTokens:
     Args:
         ids: Tokens of each sequence; negative where they are unknown.
         valid: False at padding.
-        row: Number of each context's sequence.
+        row: Index of each context's sequence in ``ids``.
         position: Last position of each context in its sequence.
         first: First position of each context in its sequence; by default 0.
     """
@@ -204,7 +205,10 @@ class LastTokens:
         position: Int[np.ndarray, "N"] | None = None,
         first: Int[np.ndarray, "N"] | None = None,
     ) -> LastTokens:
-        """The contexts that end at each ``position`` of one text, by default at all positions."""
+        """Contexts in one text, ``ids``, which begin at ``first`` and end at ``position``.
+
+        By default they begin at 0, and there is one for each position.
+        """
         position = np.arange(len(ids)) if position is None else position
         return cls(ids[None], np.ones((1, len(ids)), dtype=bool), np.zeros_like(position), position, first)
 
@@ -217,7 +221,7 @@ class LastTokens:
         return int((self.position - self.first).max()) + 1 if len(self.position) else 0
 
     def last(self, which: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """Queries for the last ``length`` tokens of the contexts ``which``; ``BELOW`` from an unknown token on."""
+        """Queries with the last ``length`` tokens of each context in ``which``; ``BELOW`` from an unknown token on."""
         at = self.position[which][:, None] - np.arange(length)
         tokens = np.where(
             at >= self.first[which][:, None], self.ids[self.row[which][:, None], np.maximum(at, 0)], BELOW
@@ -244,14 +248,14 @@ STORED = 0.5
 def expect_held_out(
     index: NgramIndex, name: str, ids: Int[np.ndarray, "T"], instead: str = "take another text"
 ) -> None:
-    """Raises ValueError if a text is in the corpus.
+    """Checks that the text ``ids`` is not in the corpus of ``index``.
 
-    The text is cut into runs of ``RUN`` tokens, and each run is looked up. A new text shares only shorter or few
-    passages with the corpus, such as names, quotations and headings. Texts of fewer than ``SHORTEST`` tokens are not
-    checked. In the error message, ``name`` is the name of the text, and ``instead`` the advice.
+    The text is cut into runs of ``RUN`` tokens, and each run is searched in the corpus. A new text shares only shorter
+    or few passages with the corpus, such as names, quotations and headings. Texts of fewer than ``SHORTEST`` tokens are
+    not checked. In the error message, ``name`` is the name of the text, and ``instead`` the advice.
 
     Raises:
-        ValueError: If more than half of the text's runs are in the corpus; the message names the first of them.
+        ValueError: If more than half of the runs are in the corpus. The message names the position of the first one.
     """
     if len(ids) < SHORTEST:
         return

@@ -38,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class NgramModel:
-    """An n-gram index with the weights of its levels."""
+    """An n-gram index, with weights for matches of several lengths (levels) and for the head's distribution."""
 
     index: NgramIndex
     weights: MatchWeights
@@ -49,7 +49,7 @@ class NgramModel:
     ) -> NgramModel:
         """Opens the index in ``folder`` and the file of its ``weights``.
 
-        ``tokenizer`` is the model's; without it, the function does not check that the index has the same tokenizer.
+        ``tokenizer`` is the tokenizer of the model. If it is None, it is not compared with that of the index.
 
         Raises:
             ValueError: If index or weights are missing, damaged, or were made with another tokenizer.
@@ -66,7 +66,7 @@ class NgramModel:
         return made
 
     def find(self, contexts: LastTokens) -> Found:
-        """The matches of each context in the index, at all levels of the weights."""
+        """Finds the matches of each of ``contexts`` in the index, at all levels that have weights."""
         return find_levels(self.index, contexts, self.weights.evidence, self.weights.limit)
 
     def origins(self, context: Sequence[int] | Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
@@ -86,7 +86,7 @@ class NgramModel:
 def mixed_with_ngrams(
     base: NextToken, memory: NgramModel, found: Found, dtype: torch.dtype = torch.float32
 ) -> PointerMixture:
-    """A head's distribution ``base``, mixed with the tokens after the matches ``found``, by the weights of ``memory``.
+    """Mixes a head's distribution ``base`` with the tokens after the matches ``found``, with the weights of ``memory``.
 
     Raises:
         ValueError: If the head has a smaller vocabulary than the index.
@@ -102,9 +102,10 @@ def mixture_at(
     dtype: torch.dtype = torch.float32,
     name: str = SOURCE,
 ) -> PointerMixture:
-    """``base`` mixed with the tokens after the matches ``found`` in ``index``; gradients reach ``shares``.
+    """Mixes a head's distribution ``base`` with the tokens after the matches ``found`` in ``index``.
 
-    ``shares`` has, for each context, the share of ``base`` (first) and of each level, in double precision.
+    ``shares`` has, for each context, the share of ``base`` (first) and of each level, in double precision. Gradients
+    reach ``shares``. ``name`` is the name of the index among the ``sources`` of the result.
     """
     index.manifest.expect_vocabulary(base.vocab_size, index.folder)
     row, rank, mass = _masses(found, shares)

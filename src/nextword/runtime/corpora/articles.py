@@ -1,8 +1,8 @@
 """Reads a folder of articles with summaries, with one file per article. Optional lists define the splits.
 
-The lists have the format of the published data sets. A list is a text file with one URL or name per line, named after
-its split (``all_train.txt``), or one JSON file has all lists: ``{"train": [names], ...}``. The article of a URL is in
-the file named after the URL's SHA-1.
+The lists have the format of CNN/DailyMail and XSum: either one text file per split (``all_train.txt``) with one article
+per line, or one JSON file for all splits (``{"train": [names], ...}``). An article is listed by its file name without
+ending; in text files also by a URL, whose SHA-1 is the file name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ArticleForm:
 
 
 def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
-    """A reader of folders of articles, for tasks that also read tables. It uses the first of ``forms`` with a file."""
+    """Makes a reader of folders of articles. It reads files of the first of ``forms`` that has files in the folder."""
     wanted = " or ".join(f"a folder with {form.ending} files ({form.origin})" for form in forms)
 
     def claims(path: Path) -> bool:
@@ -115,7 +115,7 @@ CLOSING = "\"'\u2019\u201d)]"
 
 
 def story_pair(text: str) -> Pair:
-    r"""The pair of a story: its highlights, as sentences, and its article. Some stories of the data set lack one side.
+    r"""The pair of a story: the source is its highlights, as sentences, the target its article. Either may be empty.
 
     >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
     Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.', others=())
@@ -131,7 +131,7 @@ def story_pair(text: str) -> Pair:
 
 
 def backwards(pair: Pair) -> Pair:
-    """The pair with its sides exchanged.
+    """The pair with source and target exchanged.
 
     >>> backwards(Pair("short", "long"))
     Pair(source='long', target='short', others=())
@@ -172,7 +172,7 @@ BUTTONS = frozenset({
 
 
 def bbc_pair(text: str) -> Pair:
-    r"""The pair of a BBC article: its text without the first sentence, and this sentence. Either may be empty.
+    r"""The pair of a BBC article: the target is its first sentence, the source its other text. Either may be empty.
 
     >>> bbc_pair("[SN]FIRST-SENTENCE[SN]\nA cat sat.\n\n[SN]RESTBODY[SN]\nEmail\nIt sat.\nIt ran.\n")
     Pair(source='It sat.\nIt ran.', target='A cat sat.', others=())

@@ -23,7 +23,7 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and its target, with further references.
+    """A source text and its target, with further human references (``others``).
 
     ``<mask>`` in a source stands for the tokenizer's mask token.
     """
@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def text(self) -> str:
-        """All text of the pair: the source with the target in place of ``<mask>`` or, without it, after the source."""
+        """The source with the target in place of ``<mask>``. Without ``<mask>``, the target follows on a new line."""
         return self.source.replace(MASK, self.target, 1) if MASK in self.source else f"{self.source}\n{self.target}"
 
 
@@ -85,9 +85,10 @@ def sentences(paragraph: str) -> list[str]:
 
 
 def by_overlap(parts: Sequence[str], seed: str) -> int:
-    """Index of the sentence with the largest ROUGE-1 F1 with all other sentences. Repeated words count repeatedly.
+    """Index of the sentence in ``parts`` with the largest ROUGE-1 F1 with all other sentences together.
 
-    PEGASUS calls this choice "Ind-Orig". If several sentences have the largest F1, the first of them is chosen.
+    PEGASUS calls this choice "Ind-Orig". Repeated words count repeatedly. If several sentences have the largest F1, the
+    first of them is chosen. ``seed`` is not used.
 
     >>> by_overlap(["A dog barked.", "The dog saw the cat.", "The cat ran."], seed="")
     1
@@ -100,7 +101,7 @@ def by_overlap(parts: Sequence[str], seed: str) -> int:
 
 
 def by_chance(parts: Sequence[str], seed: str) -> int:
-    """Index of a sentence that depends only on ``seed`` and the paragraph.
+    """Index of a pseudo-random sentence in ``parts``. It depends only on ``seed`` and ``parts``.
 
     >>> by_chance(["One.", "Two."], "0") == by_chance(["One.", "Two."], "0")
     True
@@ -112,7 +113,7 @@ CHOICES: dict[str, Callable[[Sequence[str], str], int]] = {"overlap": by_overlap
 
 
 def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
-    """Yields a pair for every paragraph of ``text`` (or piece of it) with at least ``config.min_sentences`` sentences.
+    """Yields a pair per paragraph of ``text`` (or piece of a long one) of at least ``config.min_sentences`` sentences.
 
     >>> [pair] = gap_pairs("A dog barked. The dog saw the cat. The cat ran.", GapConfig(), seed=0)
     >>> pair.source, pair.target
@@ -127,12 +128,12 @@ def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
 
 
 def lines(text: str) -> list[str]:
-    """One paragraph for each line."""
+    """The paragraphs of ``text``: each line that is not blank."""
     return [line for line in text.split("\n") if line.strip()]
 
 
 def blocks(text: str) -> list[str]:
-    """One paragraph for each run of lines that are not empty. Its lines are joined."""
+    """The paragraphs of ``text``: each run of lines without a blank line, joined to one line."""
     return [" ".join(block.split()) for block in re.split(r"\n\s*\n", text) if block.strip()]
 
 

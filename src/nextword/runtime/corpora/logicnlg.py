@@ -43,7 +43,10 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class TableSentence:
-    """A human sentence about a table, the table's caption, and the indices (from 0) of the columns it is about."""
+    """A human sentence about a table.
+
+    ``title`` is the table's caption. ``columns`` are the indices (from 0) of the columns that the sentence is about.
+    """
 
     table: CsvTable
     title: str
@@ -53,7 +56,7 @@ class TableSentence:
 
 @dataclass(frozen=True)
 class LogicNLG:
-    """The sentences of each split, in the order of the files."""
+    """The sentences of each split, in the order of the files. ``source`` is the name of their folder."""
 
     train: Sequence[TableSentence]
     validation: Sequence[TableSentence]

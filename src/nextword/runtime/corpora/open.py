@@ -1,4 +1,4 @@
-"""Opens files, folders, tables and data sets on the hub as lines of text, through ``datasets``.
+"""Opens files, folders, tables and data sets on the Hugging Face hub as lines of text, through ``datasets``.
 
 The text of a table row is one line or several, and it ends with a line end. Plain text is not changed.
 """
@@ -85,7 +85,7 @@ class Corpus:
 
 
 def lines(text: str) -> Iterator[str]:
-    r"""The lines of a text with their line ends. Very long lines are split before spaces.
+    r"""Yields the lines of ``text`` with their line ends. Lines longer than ``LONGEST_LINE`` are split.
 
     >>> list(lines("a\n\nb\r\nc"))
     ['a\n', '\n', 'b\r\n', 'c']
@@ -109,10 +109,10 @@ def open_corpus(
     split: str | None = None,
     streaming: bool = True,
 ) -> Corpus:
-    """A corpus from a text file, a table, a folder, ``name`` or ``name:config`` on the hub, or a data set.
+    """Opens a text file, a table, a folder, a data set on the hub, or a loaded data set, as a corpus.
 
     Args:
-        data: The path, name or data set.
+        data: The path, the name on the hub (``name`` or ``name:config``), or the loaded data set.
         where: Name of the setting, for messages.
         text_column: The column with the text, by name, or by number from 0 if a file has no header.
         split: Split of a folder or of a data set on the hub. None: the training split, or all files of a folder without
@@ -142,7 +142,7 @@ def open_corpus(
 
 
 def of_files(files: Sequence[Path], where: str, text_column: str | int, streaming: bool = True) -> Corpus:
-    """A corpus from files of one kind, one after the other. The other arguments are those of ``open_corpus``."""
+    """Opens ``files`` of one format, one after the other, as a corpus. See ``open_corpus`` for the other arguments."""
     endings = {table_ending(file) for file in files}
     if len(endings) > 1:
         raise ValueError(f"{where}: files of several kinds, {', '.join(str(file) for file in files)}. Name one.")
@@ -160,7 +160,7 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
-    """All splits, by name, of a data set on the hub or of a folder with its layout. ValueError if there is none."""
+    """Opens a hub data set or a folder in its layout as a mapping from split name to split. ValueError if it fails."""
     from datasets import load_dataset
 
     path, config = _located(data)
@@ -171,7 +171,7 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
 
 
 def split_named(splits: Iterable[str], split: str) -> str | None:
-    """The name that ``splits`` has for ``split``: itself or else a synonym. None if neither is in ``splits``.
+    """The name of ``split`` in ``splits``: ``split`` itself, or else a synonym. None if neither is in ``splits``.
 
     >>> split_named(["train", "dev"], "validation")
     'dev'
@@ -194,7 +194,7 @@ def is_streamed(rows: Any) -> bool:
 
 
 def keeps_a_buffer(rows: Any) -> bool:
-    """Whether a stream is shuffled through a buffer. Resumed from its saved state, it would lose the buffer's rows."""
+    """Whether the stream ``rows`` is shuffled through a buffer, whose rows are lost if the stream is resumed."""
     waiting = [getattr(rows, "_ex_iterable", None)]
     while waiting:
         part = waiting.pop()

@@ -22,11 +22,11 @@ MODEL_FILES = (
 
 
 def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], inputs: Iterable[str | Path | None]) -> None:
-    """Raises ValueError, before anything is read or written, if an output file is also an input file.
+    """Raises ValueError if an output file is also an input file, or if two output files are the same.
 
-    ``outputs`` has the output files of each option. They must also differ from one another. Links are resolved. Of an
-    input folder, only the files that are read count: texts and tables, or files of a model. Inputs that do not exist,
-    such as hub names, are ignored.
+    ``outputs`` maps each option of a command to its output files. Links are resolved. Of an input folder, only the
+    files that are read count: texts and tables, or files of a model. Inputs that do not exist, such as hub names, are
+    ignored.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
     for (option, file), (other, its) in combinations(written, 2):
@@ -42,7 +42,7 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
 
 
 def expect_results_folder(results: Path, kind: str) -> None:
-    """Raises ValueError if the file ``results`` cannot be written, or has results of another kind than ``kind``."""
+    """Raises ValueError if the file ``results`` cannot be written, or has results of another command than ``kind``."""
     there = existing_part(results.parent)
     if not there.is_dir():
         raise ValueError(f"{named('out', results.parent)}: must be a folder ({there} is a file); give another")

@@ -21,7 +21,7 @@ OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 class Digest(Protocol):
-    """A checksum of hashlib."""
+    """A checksum object, such as those of ``hashlib``."""
 
     def update(self, data: bytes, /) -> None:
         """Adds the next bytes."""
@@ -56,7 +56,7 @@ def is_packed(path: Path, where: str = "") -> bool:
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a plain or compressed UTF-8 file, with their numbers from 1. A byte order mark is ignored.
+    """Yields the lines of a plain or compressed UTF-8 file with their numbers from 1. A byte order mark is ignored.
 
     Messages name the setting ``where``. ``digest`` receives all bytes of the decompressed file.
 
@@ -94,7 +94,7 @@ def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
 
 
 def file_text(path: Path, where: str = "") -> str:
-    """The content of a plain or compressed text file, with unchanged line ends. Errors are as in ``numbered_lines``."""
+    """The UTF-8 text of a plain or compressed file, with unchanged line ends. ValueError if it cannot be read."""
     with opened(path, where) as file:
         raw = file.read()
     try:
@@ -106,7 +106,7 @@ def file_text(path: Path, where: str = "") -> str:
 
 
 def plain_text(path: Path, where: str = "") -> str:
-    """Like ``file_text``, but raises ValueError if the file is empty or binary."""
+    """Like ``file_text``, but also raises ValueError if the file is blank or has a zero byte."""
     text, place = file_text(path, where), file_place(path, where)
     if "\0" in text:
         byte = len(text[: text.index("\0")].encode())
@@ -121,7 +121,7 @@ def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
     """Opens a file for reading bytes. A compressed file is decompressed.
 
     Raises:
-        ValueError: If the file does not exist, or cannot be read inside the block.
+        ValueError: If the file does not exist or is an archive, or if reading it fails, also later in the block.
     """
     place = file_place(path, where)
     if path.is_dir():
@@ -141,7 +141,7 @@ def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
 
 
 def file_place(path: Path, where: str) -> str:
-    """Name of a file in messages. If a setting has the path of the file, the setting comes first."""
+    """Name of the file ``path`` in messages. It begins with the setting ``where``, unless this is empty."""
     return f"{where}: '{path}'" if where else str(path)
 
 

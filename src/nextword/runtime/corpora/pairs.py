@@ -32,14 +32,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a pair. ``field`` is the field (or path) of its text in a row; None: the field is recognised."""
+    """Name and location of the source or the target of a pair.
+
+    ``name`` appears in settings and reports. ``field`` is the key (or path) of the text in a row. None: the key is
+    found by comparing the first row with known forms.
+    """
 
     name: str
     field: str | None
 
     @property
     def setting(self) -> str:
-        """The setting that names the field."""
+        """Name of the setting for ``field``."""
         return f"task.{self.name}_field"
 
 
@@ -48,14 +52,15 @@ class PairReading:
     """Settings for reading pairs from files, and for splitting them.
 
     Attributes:
-        source: The source side.
-        target: The target side.
-        split_field: Field of a row with the split. None: the field ``split`` of a known format, or else a hash.
+        source: Name and field of the source.
+        target: Name and field of the target.
+        split_field: Field of a row with the name of its split. None: the field ``split`` of a known format. Without
+            this field, pairs are split by a hash.
         validation_share: Share of pairs that the hash assigns to validation.
         test_share: Share of pairs that the hash assigns to testing.
         seed: Seed of the hash.
         other: Reader of files that are not tables.
-        hashed: Side that is hashed. Pairs with the same text on this side are therefore in the same split.
+        hashed: Which text of a pair is hashed. Pairs with the same text are therefore in the same split.
     """
 
     source: Side
@@ -82,7 +87,7 @@ class OtherFiles:
     Attributes:
         read: Function that reads the pairs of a path. Its last argument is the name of the setting, for messages.
         wanted: Description of these files, for messages: "plain text (...)".
-        claims: Function that returns whether a folder is of this kind although it has tables.
+        claims: Function that returns whether this reader reads a folder although the folder has tables.
     """
 
     read: Callable[[Path, PairReading, str], PairParts]
@@ -92,7 +97,7 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PairParts:
-    """The pairs of each split. ``split`` says how they were split; ``empty`` counts pairs left out as empty."""
+    """The pairs of each split. ``split`` says how they were split. ``empty`` counts pairs omitted for an empty text."""
 
     train: list[Pair]
     validation: list[Pair]
@@ -113,7 +118,7 @@ class PairParts:
 
 
 def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> PairParts:
-    """Reads a folder with train, validation and test ``.jsonl`` files, one such file, or files for ``reading.other``.
+    """Reads pairs from a folder with a ``.jsonl`` file per split, one ``.jsonl`` file, or files for ``reading.other``.
 
     Tables in other formats, and files with one JSON list, are read like JSON lines. Messages name the setting
     ``where``.
@@ -157,7 +162,7 @@ def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
 
 
 def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
-    """At most ``count`` random pairs in their order. The seed determines the choice.
+    """At most ``count`` random pairs in their order; None: all pairs. ``seed`` determines the choice.
 
     >>> pairs = [Pair(str(number), "") for number in range(9)]
     >>> sample(pairs, None, 0) == pairs, len(sample(pairs, 3, 0))
@@ -172,7 +177,7 @@ GAPS = "files, a sentence taken out of each paragraph"
 
 
 def gap_texts(config: GapConfig) -> OtherFiles:
-    """Reader of plain text that makes a pair with a gap sentence from each paragraph."""
+    """Makes a reader of plain text. From each paragraph it makes a pair, whose target is one of the sentences."""
 
     def read(path: Path, reading: PairReading, where: str) -> PairParts:
         texts = read_parts(path, where)
@@ -183,7 +188,7 @@ def gap_texts(config: GapConfig) -> OtherFiles:
 
 
 def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairParts:
-    """Groups pairs, each given with the name of its split, by split. Pairs with an empty side are only counted."""
+    """Groups ``pairs``, tuples of split name and pair, by split. Pairs with an empty text are only counted."""
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
     empty = 0
     for part, pair in pairs:
@@ -195,7 +200,7 @@ def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairPar
 
 
 def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
-    """Splits pairs by the hash of one side. ``kind`` says in reports where the pairs are from, such as "one file"."""
+    """Splits pairs by a hash of source or target. ``kind`` says in reports where they are from, such as "one file"."""
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
@@ -205,9 +210,9 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
-    """Number of pairs in ``tested`` whose source is also in ``trained``, and the same for targets.
+    """Counts the pairs in ``tested`` whose source is also in ``trained``, and those whose target is also there.
 
-    The keys are ``prefix`` and the plural of the side's name, such as ``leak_sources``.
+    The keys of the result are ``prefix`` with the plural of the name of source or target, such as ``leak_sources``.
     """
     found = {}
     for side in ("source", "target"):
@@ -245,7 +250,7 @@ def _from_one(path: Path, reading: PairReading, where: str) -> PairParts:
 
 
 def part_by_hash(text: str, seed: int, validation_share: float, test_share: float) -> str:
-    """The split of ``text`` by its hash with ``seed``. Equal texts are in the same split."""
+    """Chooses the split of ``text`` by a hash of ``seed`` and ``text``, so equal texts are in the same split."""
     digest = hashlib.sha256(f"{seed}/{text}".encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64
     if drawn < test_share:
@@ -254,7 +259,7 @@ def part_by_hash(text: str, seed: int, validation_share: float, test_share: floa
 
 
 def part_named(row: JsonLine, field: str) -> str:
-    """The split named in a field of a row. Raises ValueError if it is not a split."""
+    """The split that ``field`` of ``row`` names. ValueError if its value does not name a split."""
     name = texts_at(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:
@@ -270,7 +275,11 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at ``paths`` of a row. ValueError, which names ``setting``, if there is no value or one is not text."""
+    """The texts at all ``paths`` of ``row``. With ``in_sentences``, a list of sentences is joined to one text.
+
+    Raises:
+        ValueError: If none of the paths exists or a value is not text. The message names ``setting``.
+    """
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"
@@ -305,11 +314,11 @@ SPLIT = "split"
 
 @dataclass(frozen=True)
 class PairForm:
-    """A form of rows: which fields have the two sides of a pair.
+    """The fields with source and targets in the rows of a data set.
 
     Attributes:
-        title: The data set with this form, and its source.
-        source: Path of the source.
+        title: Name of the data set, and where it is published.
+        source: Path of the source in a row.
         targets: Paths of the targets. All targets that a row has at these paths are its references, in this order.
         in_sentences: Whether a target is a list of sentences.
     """
@@ -325,7 +334,7 @@ class PairForm:
         return f"{self.source} and {self.targets[0]} ({self.title})"
 
     def fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has a source and a target in these fields."""
+        """Whether ``row`` has values for the source and for at least one target."""
         sides = values_at(row, self.source), [value for path in self.targets for value in values_at(row, path)]
         return all(any(value is not None for value in side) for side in sides)
 
@@ -347,7 +356,10 @@ FORMS = (
 
 
 def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str | None) -> PairForm:
-    """The form of a file, from its first row and the fields that the user names. ValueError if no form fits."""
+    """Finds the form of a file from its first row, ``row``. ValueError, which names ``place``, if no form fits.
+
+    ``source`` and ``target`` are the fields that the user has named, or None.
+    """
     if source is not None and target is not None:
         return PairForm("as named", source, (target,))
     named = [

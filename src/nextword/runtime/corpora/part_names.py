@@ -1,6 +1,6 @@
 """Names of the splits of a data set in file names, and file formats by ending.
 
-All readers use these tables, so that they accept the same folders.
+All readers of texts use these names, so that they accept the same folders.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def part_of(word: str) -> str | None:
 
 
 def words_for(split: str) -> tuple[str, ...]:
-    """The synonyms of ``split``, itself first; only itself if it does not name one of the three splits.
+    """``split``, followed by its synonyms if it names one of the three splits.
 
     >>> words_for("dev"), words_for("extra")
     (('dev', 'validation', 'valid', 'val'), ('extra',))
@@ -69,7 +69,7 @@ def table_ending(file: Path) -> str | None:
 
 
 def is_json_lines(file: Path) -> bool:
-    """Whether the file's name has one of the endings ``JSON_LINES``."""
+    """Whether the ending of a file's name is in ``JSON_LINES``."""
     return _ending(file, JSON_LINES) is not None
 
 
@@ -115,7 +115,7 @@ def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*
     If a file directly in ``folder`` has exactly the name of the split (``train.txt``, ``training.jsonl``), only this
     file is taken, and a text is preferred to a table. Otherwise all files are taken whose own name or folder's name
     contains the split's name (``raw_train.tsv``, ``train/part-0.jsonl``), sorted. ``split`` may be a synonym or another
-    name. Messages name the setting ``where``.
+    name. Files with other endings than ``endings`` are ignored. Messages name the setting ``where``.
 
     Raises:
         ValueError: If two files could be the split, or its files have several formats.

@@ -78,7 +78,7 @@ def expect_cache_room(error: Exception) -> None:
 
 
 def as_one_error(reading: Callable[[], Any], what: str) -> Any:
-    """The result of ``reading``. Errors of ``datasets`` in it become a ``ValueError`` that begins with ``what``."""
+    """Returns ``reading()``. Errors in it become a ValueError, with ``what`` before it unless our readers raised it."""
     try:
         return reading()
     except Exception as error:
@@ -117,7 +117,7 @@ SHOWN = 60
 
 
 def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
-    r"""Yields each row of a plain or compressed file. Its ``content`` maps column names to cells.
+    r"""Yields each row of a plain or compressed file. The row's ``content`` maps column names to cells.
 
     Cells missing at the end of a row are empty. The separator is "," or "\t". In a .tsv a quotation mark is text. A
     .csv needs quotation marks around text with commas. Without a header, the names of the columns are their numbers
@@ -192,7 +192,7 @@ def cells_up_to(characters: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class JsonLine:
-    """A JSON line, list entry or table row, with its number from 1 and its location for messages."""
+    """A JSON line, list entry or table row, with its number from 1 and its location (``place``) for messages."""
 
     number: int
     place: str
@@ -272,11 +272,11 @@ PIECE = 1 << 20
 def rows_of_tables(
     files: Sequence[Path], columns: Sequence[str], where: str, with_header: bool, streaming: bool, identity: str
 ) -> Any:
-    """A data set with the given columns of tables: ``input_ids`` and perhaps ``attention_mask``, or a column with text.
+    """Makes a data set of the rows of ``files`` (JSON lines, .csv or .tsv), file after file.
 
-    It has the rows of all ``files`` (JSON lines, .csv or .tsv), file after file. With ``streaming``, they are read from
-    the files.
-    Otherwise ``datasets`` first stores them in its cache, under a key that contains ``identity``.
+    The ``columns`` are ``input_ids`` and perhaps ``attention_mask``, or a column with text. With ``streaming``,
+    rows are read from the files. Otherwise ``datasets`` first stores them in its cache, under a key that contains
+    ``identity``.
 
     Raises:
         ValueError: If a file cannot be read or a value in it is not text. The message names the file and the row. For
@@ -290,7 +290,7 @@ def rows_of_tables(
 
 
 def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
-    """A data set of rows with some lines of a file as ``text``, and its ``path``. Arguments: see ``rows_of_tables``."""
+    """Like ``rows_of_tables`` for text: each row has some lines of a file as ``text``, and the file's ``path``."""
     from datasets import Features, Value
 
     features = Features({"path": Value("string"), "text": Value("large_string")})

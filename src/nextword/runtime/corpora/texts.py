@@ -38,7 +38,7 @@ class TextParts:
 def read_parts(
     data: Path | str, where: str = "task.data", text_column: str | int = "text", files: Mapping[str, str] | None = None
 ) -> TextParts:
-    """Reads text from the folder, single file or data set on the hub (``name`` or ``name:config``) ``data``.
+    """Reads the splits of ``data``: a folder, one file, or a data set on the hub (``name`` or ``name:config``).
 
     Messages name the setting ``where``. ``text_column`` is the column with the text of a table: its name or, if the
     file has no header, its number from 0. ``files`` has the names of the files for "train", "valid" and "test" in the

@@ -31,7 +31,7 @@ def letters(text: str) -> list[str]:
 
 
 def find(pattern: re.Pattern[str], text: str) -> list[str]:
-    r"""All matches of a pattern without groups, in which ``MARK`` matches any combining mark.
+    r"""All matches of ``pattern``, a pattern without groups. ``MARK`` in it matches any combining mark.
 
     Python's ``\w`` does not include these marks, and ``re`` has no name for them.
     """

@@ -1,5 +1,5 @@
 """``nextword serve``: an HTTP server with OpenAI's API, based on transformers' continuous batching.
 
-A request passes through the modules in this order: app, admission, requests, completions, batches, single_texts, pages,
+A request passes through the modules in this order: admission, app, requests, completions, batches, single_texts, pages,
 answer_forms.
 """

@@ -1,6 +1,6 @@
 """Response formats of ``/v1/completions`` and ``/v1/chat/completions``.
 
-An answer with one token, first without and then with ``chat``::
+An answer with one token, first of ``/v1/completions``, then of ``/v1/chat/completions``::
 
     {"text": " king", "logprobs": {"tokens": [" king"], "token_logprobs": [-1.2], ...}}
     {"message": {"content": " king"}, "logprobs": {"content": [{"token": " king", "logprob": -1.2, ...}]}}
@@ -34,7 +34,7 @@ class NamedToken:
 
 @dataclass(frozen=True)
 class ShownToken:
-    """A token of an answer, its alternatives (most probable first), and the character at which it begins there."""
+    """A token, its alternatives (most probable first), and the index of its first character in the answer's text."""
 
     token: NamedToken
     alternatives: Sequence[NamedToken]
@@ -93,7 +93,7 @@ TEXT, CHAT = _TextForm(), _ChatForm()
 
 
 def json_number(value: float | None) -> float | None:
-    """The value for JSON: None (null) instead of minus infinity, the logarithm of 0, because JSON has no infinity."""
+    """``value``, or None (null in JSON) if it is minus infinity, the logarithm of 0, which JSON cannot represent."""
     return None if value is None or value == -float("inf") else value
 
 

@@ -1,4 +1,4 @@
-"""The web application of ``nextword serve`` for one model. Some request handlers are those of transformers."""
+"""The web application of ``nextword serve`` for one model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InspectRequest(RequestPart):
 
 
 def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
-    """Builds the application, and starts its batches, which run until shutdown.
+    """Builds the application for the model ``opened``, and starts its continuous batching, which runs until shutdown.
 
     Raises:
         ValueError: If the model does not support batched requests, or its weights are NaN.
@@ -132,7 +132,7 @@ def _explain_errors(app: FastAPI) -> None:
 
 
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serves until the process gets a stop signal. Running requests then have ten seconds to finish.
+    """Serves ``opened`` until the process gets a stop signal. Running requests then have ten seconds to finish.
 
     ``say`` is called once with the server's address, before the server accepts requests.
 

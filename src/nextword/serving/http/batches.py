@@ -93,7 +93,8 @@ class SharedBatches:
     ) -> Callable[[], None]:
         """Starts generation of at most ``most`` tokens after the prompt ``ids``, as the request with the id ``name``.
 
-        ``tell`` is called in the running event loop with the output so far, whenever new tokens were generated.
+        ``how`` is the decoding strategy. ``tell`` is called in the running event loop with the output so far, whenever
+        new tokens were generated.
 
         Returns:
             A function that cancels the request.

@@ -2,7 +2,7 @@
 
 Answers have OpenAI's formats. Log-probabilities are those of the model's distribution, before temperature, top-k and
 top-p. If a request has ``sources``, each choice of the answer has the additional key ``nextword``: for each token, the
-share of each component in the token's probability, and the positions in prompt and answer that contribute most.
+share of each component of the distribution in the token's probability, and the positions that contribute most.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST = 2048
 
 
 class Sent(NamedTuple):
-    """The part of an answer that has been sent to the client."""
+    """The numbers of tokens and characters of an answer that have been sent to the client."""
 
     tokens: int = 0
     characters: int = 0
@@ -47,8 +47,9 @@ NOTHING = Sent()
 class Completions:
     """Answers requests for the model ``name``, whose answers are generated in ``batches``.
 
-    ``singles`` generates answers to requests with drafts, and to sampled requests with a seed. Without ``singles``,
-    such requests are rejected. ``remember`` is called with the tokens of prompt and answer when an answer is finished.
+    ``singles`` generates answers to requests with draft tokens, and to sampled requests with a seed. Without
+    ``singles``, such requests are rejected. When an answer is finished, ``remember`` is called with the tokens of
+    prompt and answer.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Completions:
         self._names = TokenNames(self._tokenizer)
 
     async def answer(self, request: AnswerRequest) -> JSONResponse | StreamingResponse:
-        """The response to a request. Raises LookupError if it names another model, ValueError if it is invalid."""
+        """The response to ``request``. LookupError if it names another model, ValueError if the request is invalid."""
         self.expect_served(request.model)
         rows = request.rows(self._tokenizer)
         if len(rows) * request.n > _MOST:
@@ -92,7 +93,7 @@ class Completions:
         return JSONResponse(request.form.shell(name, self.name, choices, stream=False) | {"usage": usage()})
 
     def expect_served(self, model: str | None) -> None:
-        """Raises LookupError if another model is requested."""
+        """Raises LookupError if ``model`` is neither None nor the name of the served model."""
         if model not in (None, self.name):
             raise LookupError(f"model: must be '{self.name}', which is served here ('{model}' given)")
 
@@ -264,7 +265,7 @@ class WrittenAnswer:
 
     @property
     def text(self) -> str:
-        """The text of ``ids``."""
+        """The text of ``ids``: all ``pieces``, concatenated."""
         return "".join(self.pieces)
 
     @property
@@ -273,7 +274,7 @@ class WrittenAnswer:
         return len(self.ids) - self._echoed
 
     def read(self, tokens: Sequence[int], ends: Sequence[int], *, is_all: bool) -> None:
-        """Adds the new ones of all ``tokens`` generated so far, and ends the answer if this ``is_all``."""
+        """Adds the new ones of ``tokens``, which are all tokens generated so far. If ``is_all``, ends the answer."""
         for token in tokens[self.written :]:
             self.add(token)
             if self.finished:
@@ -293,7 +294,7 @@ class WrittenAnswer:
             self._cut(min(found))
 
     def end(self, ends: Sequence[int]) -> None:
-        """Ends the answer, because its last token is in ``ends`` or it has the maximum length."""
+        """Ends the answer, with the reason "stop" if its last token is in ``ends``, otherwise "length"."""
         self.finished = "stop" if self.written and self.ids[-1] in ends else "length"
         if self.written:
             self.pieces[-1] += self._unfinished_character()
@@ -343,14 +344,14 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TokenNames:
-    """Finds the text and the bytes of tokens, by which a client knows them (see ``NamedToken``)."""
+    """Makes a ``NamedToken``, which has the token's text and bytes, from the id of a token."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._of = cache(self._name)
 
     def named(self, token: int, log_prob: float | None) -> NamedToken:
-        """A token with its log-probability."""
+        """The token with the id ``token`` and the log-probability ``log_prob``."""
         return NamedToken(*self._of(token), log_prob)
 
     def _name(self, token: int) -> tuple[str, bytes | None]:
@@ -365,9 +366,10 @@ class TokenNames:
 def shown_tokens(
     names: TokenNames, ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, offset: int
 ) -> list[ShownToken]:
-    """The tokens ``ids``, whose texts are ``pieces``, with alternatives. ``offset`` characters of the answer precede.
+    """The tokens ``ids``, whose texts are ``pieces``, with log-probabilities and alternatives from ``facts``.
 
-    ``facts`` are about all of ``ids``, or all except the first token of a text, which is not predicted.
+    ``facts`` are about all of ``ids``, or all except the first token of a text, which is not predicted. ``offset`` is
+    the number of characters of the answer before ``pieces``.
     """
     best, shown = facts.candidates, []
     offsets = accumulate(map(len, pieces), initial=offset)
@@ -382,9 +384,11 @@ def shown_tokens(
 
 
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
-    """For each of ``ids``, whose texts are ``pieces``: shares of components, and positions (from the prompt's start).
+    """For each of ``ids``, whose texts are ``pieces``, a JSON object with the token's facts.
 
-    ``facts`` are as for ``shown_tokens``. ``first`` is the position of ``ids[0]``.
+    These are its log-probability, rank and entropy, the shares of the distribution's components, and the positions that
+    contribute most, counted from the prompt's start. The position of ``ids[0]`` is ``first``. ``facts`` are as for
+    ``shown_tokens``.
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):

@@ -34,7 +34,9 @@ class InspectedPages:
         self._pages: OrderedDict[str, str] = OrderedDict()
 
     async def make(self, prompt: str, ids: list[int]) -> dict[str, Any]:
-        """Makes the page of the answer ``ids``. Returns the page's path and the index of the answer's first token.
+        """Makes the page of the answer ``ids`` to ``prompt``.
+
+        Returns the path of the page (key ``page``), and the index of the answer's first token on it (key ``first``).
 
         Raises:
             ValueError: If prompt or answer is empty or has unknown tokens.
@@ -47,7 +49,7 @@ class InspectedPages:
         return {"page": f"/inspected/{name}", "first": made.first}
 
     def find(self, name: str) -> str | None:
-        """The page of this name. None if it is no longer kept."""
+        """The page with the name ``name``. None if it is no longer kept."""
         return self._pages.get(name)
 
     def _trace(self, prompt: str, ids: list[int]) -> Any:
@@ -83,12 +85,15 @@ class AnswerFacts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="facts")
 
     async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, positions: int) -> TokenFacts:
-        """Facts about each token of ``answer`` after ``context``. Without a context, about all tokens but the first."""
+        """Facts about each token of ``answer`` after ``context``. Without a context, about all tokens but the first.
+
+        ``candidates`` and ``positions`` are the maximum numbers of alternatives and positions per token.
+        """
         facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, positions)
         return facts
 
     async def call(self, function: Any, *given: Any) -> Any:
-        """Calls a function that uses the twin, in its thread."""
+        """Calls ``function``, which uses the twin, with the arguments ``given``, in the thread of the passes."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *given)
 
     async def remember(self, served: Any, ids: Sequence[int]) -> None:
@@ -116,7 +121,7 @@ class AnswerFacts:
 
 
 def twin(model: Any) -> Any:
-    """A second model with modules of its own, which share the weights and buffers of a model."""
+    """A copy of ``model`` with modules of its own, which share the weights and buffers of ``model``."""
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     managers = {id(vars(model)[name]): None for name in ("_cached_continuous_batching_manager",) if name in vars(model)}
     return copy.deepcopy(model, shared | managers)

@@ -37,7 +37,7 @@ _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    r"""Parses a request from JSON bytes. Half a character (``\ud83d`` alone) is an error.
+    r"""Parses the JSON ``body`` into a request of class ``kind``. Half a character (``\ud83d`` alone) is an error.
 
     Raises:
         ValueError: If the request is invalid. The message names the field.
@@ -66,14 +66,14 @@ class RequestPart(BaseModel):
 
 
 class StreamOptions(RequestPart):
-    """Options of a stream."""
+    """Options of a streamed response."""
 
     include_usage: bool = False
     """Whether the last event has the token counts."""
 
 
 class AnswerRequest(RequestPart):
-    """Settings of an answer that both kinds of requests have."""
+    """Settings that requests for completions and for chat completions share."""
 
     form: ClassVar[AnswerForm]
     """Format of the response."""
@@ -147,7 +147,7 @@ class AnswerRequest(RequestPart):
         raise NotImplementedError
 
     def decoding(self, base: Any) -> Decoding:
-        """The decoding strategy. The model's generation_config ``base`` has the defaults, except that of ``top_k``."""
+        """The decoding strategy. Defaults, except that of ``top_k``, are those of the generation_config ``base``."""
         draws = bool(base.do_sample) if self.temperature is None else self.temperature >= _COLDEST
         if not draws:
             return Decoding()
@@ -185,7 +185,7 @@ class ChatMessage(RequestPart):
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
     def said(self) -> dict[str, str]:
-        """The message for the template, with parts joined by spaces."""
+        """The message as a mapping for the chat template. Its parts are joined with spaces."""
         content = " ".join(part.text for part in self.content)
         return {"role": self.role, "content": content, **({} if self.name is None else {"name": self.name})}
 

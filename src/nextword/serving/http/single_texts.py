@@ -1,4 +1,4 @@
-"""Answers requests with drafts, and sampled requests with a seed, one by one, outside the shared batches.
+"""Answers requests with draft tokens, and sampled requests with a seed, one by one, outside the shared batches.
 
 The shared batches have one random stream for all requests, so their requests cannot have seeds. They also generate only
 one token per pass.
@@ -73,8 +73,8 @@ class SingleTexts:
     ) -> Callable[[], None]:
         """Queues a request for at most ``most`` tokens after the prompt ``ids``; ``how`` is the decoding strategy.
 
-        Sampling uses the random numbers of ``key`` (see ``nextword.inference.generation.row_sampling``), or if it is
-        None those of torch. ``tell`` is called in the running event loop with the output, whenever it has grown.
+        Sampling uses the random numbers of ``key`` (see ``nextword.inference.generation.row_sampling``), or torch's if
+        ``key`` is None. ``tell`` is called in the running event loop with the output, whenever it has grown.
 
         Returns:
             A function that cancels the request.

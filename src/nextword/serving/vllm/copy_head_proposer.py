@@ -20,7 +20,7 @@ class CopyHeadProposer:
         self._model: Any = None
 
     def load_model(self, model: Any) -> None:
-        """Stores the ``ServedModel``. There is no draft model to load."""
+        """Stores ``model``, the ``ServedModel``. There is no draft model to load."""
         self._model = model
 
     def propose(

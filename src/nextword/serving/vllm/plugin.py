@@ -30,7 +30,7 @@ class SettingsCheck:
 
     @staticmethod
     def verify_and_update_config(vllm_config: Any) -> None:
-        """Raises ValueError if these settings do not support the model."""
+        """Raises ValueError if vLLM cannot serve the model with the settings ``vllm_config``."""
         expect_servable(vllm_config.model_config.hf_config, vllm_config)
 
     @staticmethod

@@ -23,14 +23,14 @@ _BACKBONE, _HEAD = "backbone", "next_word_head"
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """The distributions from which the tokens of a pass were chosen, with the index of each row's request."""
+    """The distributions of the tokens that a forward pass predicts, and for each the index of its request."""
 
     distribution: NextToken
     requests: list[int]
 
 
 class ServedModel(nn.Module):
-    """vLLM's model for a folder with a ``NextWordForCausalLM``.
+    """The model class with which vLLM serves a saved ``NextWordForCausalLM``.
 
     Its logits are log-probabilities, so vLLM's temperature, top-k and top-p act on the head's distribution.
 
@@ -76,7 +76,7 @@ class ServedModel(nn.Module):
         """Distributions of the last pass; None without drafts."""
 
     def embed_input_ids(self, input_ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Input embeddings."""
+        """Input embeddings of ``input_ids``."""
         return self.backbone.embed_input_ids(input_ids)  # type: ignore[no-any-return]
 
     def forward(
@@ -86,7 +86,7 @@ class ServedModel(nn.Module):
         intermediate_tensors: Any = None,
         inputs_embeds: Float[Tensor, "N D"] | None = None,
     ) -> Float[Tensor, "N D+3"]:
-        """Hidden states with their row numbers. The method also writes the head's cache."""
+        """Runs the backbone, and writes the head's cache. Returns the last states with the numbers of their rows."""
         given = self.backbone(input_ids, positions, intermediate_tensors, inputs_embeds)
         states, lower = self._lower.split(given)
         self.decided = None
@@ -106,7 +106,7 @@ class ServedModel(nn.Module):
         return packed_inputs(self.next_word_head, self._parts, tokens, self._memory.in_pass(slots))
 
     def compute_logits(self, hidden_states: Float[Tensor, "M D+3"]) -> Float[Tensor, "M V"]:
-        """Log-probabilities after the given rows of the last pass."""
+        """Log-probabilities of the next token for each of ``hidden_states``, rows of the last result of ``forward``."""
         states, rows = split_row_numbers(hidden_states)
         if self._packed is None:
             return self.backbone.compute_logits(states)  # type: ignore[no-any-return]
@@ -117,7 +117,7 @@ class ServedModel(nn.Module):
         return self.next_word_head.logits(distribution)  # type: ignore[no-any-return]
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> set[str]:
-        """Loads weights under the names of ``save_pretrained``, into vLLM's model (the backbone's) and the head."""
+        """Loads ``weights``, named as in ``save_pretrained``, into backbone and head. Returns the loaded names."""
         from vllm.model_executor.models.utils import AutoWeightsLoader
 
         own: dict[str, Tensor] = {}
@@ -163,10 +163,10 @@ def _side_by_side(count: int, device: torch.device) -> SlotMapping:
 class LowerLayers:
     """Captures the inputs of a backbone's last ``count`` layers in each pass, for heads that read several layers.
 
-    Backbones that support EAGLE-3 drafts return these states. For other backbones hooks capture them, in eager mode.
+    Backbones that support EAGLE-3 drafts return these inputs. For other backbones hooks capture them, in eager mode.
 
     Raises:
-        ValueError: If the backbone does not return these states and ``eager`` is false.
+        ValueError: If the backbone does not return these inputs and ``eager`` is false.
     """
 
     def __init__(self, backbone: Any, count: int, eager: bool) -> None:
@@ -199,7 +199,7 @@ class LowerLayers:
         return keep
 
     def split(self, given: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The last states (N, D), and the lower states for the head, highest layer first."""
+        """Splits the backbone's output ``given`` into last states (N, D) and captured inputs, highest layer first."""
         if isinstance(given, tuple):
             states, lower = given
             return states, tuple(reversed(lower))
@@ -222,14 +222,14 @@ _DIGITS, _BASE = 3, 256
 
 
 def with_row_numbers(states: Float[Tensor, "N D"]) -> Float[Tensor, "N D+3"]:
-    """States with the number of each row appended, in columns that ``split_row_numbers`` reads."""
+    """Appends its number to each row of ``states``, in columns that ``split_row_numbers`` reads."""
     rows = torch.arange(len(states), device=states.device)
     digits = torch.stack([(rows // _BASE**place) % _BASE for place in range(_DIGITS)], dim=1)
     return torch.cat([states, digits.to(states.dtype)], dim=1)
 
 
 def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M D"], Int[Tensor, "M"]]:
-    """The states and the row numbers that ``with_row_numbers`` put together."""
+    """Splits ``carried``, rows of the result of ``with_row_numbers``, into states and row numbers."""
     states, digits = carried[:, :-_DIGITS], carried[:, -_DIGITS:].long()
     powers = torch.tensor([_BASE**place for place in range(_DIGITS)], device=digits.device)
     return states, (digits * powers).sum(1)
@@ -238,7 +238,8 @@ def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M
 class KVCacheLayer:
     """The attention layer whose KV cache decides in which slot the head's cache stores each token.
 
-    The layer keeps whole texts. Create this object after the backbone was built with the settings ``vllm_config``.
+    The layer has no sliding window, so its cache keeps whole texts. Create this object after the backbone was built
+    with the settings ``vllm_config``.
 
     Raises:
         ValueError: If the backbone has no attention layer without a sliding window.
@@ -261,7 +262,7 @@ class KVCacheLayer:
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
     def current(self) -> SlotMapping | None:
-        """The slots of the current pass. None while vLLM profiles its memory."""
+        """The slots of the tokens in the current forward pass. None while vLLM profiles its memory."""
         from vllm.forward_context import get_forward_context
 
         metadata = get_forward_context().attn_metadata
