@@ -6,8 +6,8 @@ highlights are too few to learn copying. The output is ``train.jsonl``, ``valida
 ``nextword train``; the test pairs are highlights of test articles, which occur in no training row. Dialogues with
 summaries, prompts with stories, and a folder of LogicNLG (tables with sentences) keep their own splits.
 
-With ``--ask TEXT``, ``test.jsonl`` has requests for a chat model: the text, and below it an article, a dialogue, a prompt
-of a story, or a Python file of a folder.
+With ``--ask TEXT``, ``test.jsonl`` has requests for a chat model: the text, and below it an article, a dialogue, a
+prompt of a story, or a Python file of a folder.
 
     python benchmarks/drafting_data.py cnn/pairs.jsonl --more xsum/pairs.jsonl dialogues.jsonl --out runs/drafting/cnn
     python benchmarks/drafting_data.py logicnlg --out runs/drafting/tables
