@@ -187,11 +187,11 @@ class FusedBackward:
 def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
     """An alias of ``weight``, whose gradient autograd makes after those of all operations that follow this call.
 
-    Autograd processes the operations that were recorded last first. So call this function before the forward pass whose
-    activations should be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a
-    sparse one in place, but makes a copy if the dense one comes first.) The result is an alias even if nothing is
-    deferred: a tied weight also produces the states, so a gradient with respect to the weight itself would also pass
-    through the states.
+    Autograd processes operations in the reverse order of recording. So call this function before the forward pass whose
+    activations should be freed first, and use the alias in the matrix products with ``weight``. If the gradient cannot
+    be deferred, the result is still an alias, because a tied weight is also the input embedding: a gradient with
+    respect to ``weight`` itself would include the path through the states. If no gradient is needed, the result is
+    ``weight`` itself.
     """
     if not (torch.is_grad_enabled() and weight.requires_grad):
         return weight

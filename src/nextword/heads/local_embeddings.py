@@ -31,7 +31,8 @@ class PointerConfig(HeadConfig):
 class LocalEmbeddings(CachedModule):
     """Computes queries ``p_t = PD q_t`` and local embeddings ``e_s = LD q_s``, with learned projections PD and LD.
 
-    For positions of the source, it computes ``p_t = PE q_t`` and ``e_s = LE state_s`` from the encoder's states.
+    For positions of the source, it computes ``p_t = PE q_t`` and ``e_s = LE state_s``, where ``state_s`` is the
+    encoder's state at position s, and PE and LE are learned projections too.
 
     Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
 
