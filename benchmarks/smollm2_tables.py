@@ -9,6 +9,7 @@ What is between ``<!-- table: NAME -->`` and ``<!-- end -->`` is replaced.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +81,33 @@ def figure_3() -> str:
     return markdown([*columns, "new parameters, million"], lines)
 
 
+GROUPS = {
+    "New and repeated tokens, nats per token": {
+        "new": "new tokens",
+        "repeated from the text before": "repeated in the window",
+    },
+    "Copied spans, nats per token": {"first token of a copied span": "first token of a copied span"},
+    "Frequent and rare tokens, nats per token": {"very rare": "very rare tokens"},
+}
+"""Groups of tokens that the page shows, with their headings, by the caption of their table in the record."""
+
+
+def gains() -> str:
+    """Loss of each head minus that of ``softmax+proj`` in a few groups of tokens."""
+    record = json.loads((DOCS / "records" / "results" / "smollm2-gains.json").read_text(encoding="utf-8"))
+    tables = {part["caption"]: part for section in record["sections"] for part in section["parts"] if "rows" in part}
+    lines: dict[str, list[str]] = {}
+    for caption, groups in GROUPS.items():
+        rows = {row[0]: row for row in tables[caption]["rows"]}
+        for place, column in enumerate(tables[caption]["columns"]):
+            head, minus, _ = column.partition(" − ")
+            if minus:
+                means = [rows[group][place].partition(" <sub>")[0] for group in groups]
+                lines.setdefault(head, []).extend(means)
+    headings = [heading for groups in GROUPS.values() for heading in groups.values()]
+    return markdown(["head", *headings], [[head, *means] for head, means in lines.items()])
+
+
 def articles() -> str:
     """Articles from summaries without and with the summary as prompt, beside the report's perplexities."""
     table = ReproducedTable.load(RECORDS / "conditional-summaries" / "table-1.json")
@@ -104,7 +132,7 @@ def _printed(cell: ReproducedCell) -> str:
     return "" if cell.printed is None else f"{float(cell.printed):.1f}"
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"figure-3": figure_3, "articles": articles}
+TABLES: Mapping[str, Callable[[], str]] = {"figure-3": figure_3, "gains": gains, "articles": articles}
 """Tables by name."""
 
 

@@ -217,8 +217,8 @@ class WindowTask(Task):
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """A mapping from the names ``nll``, ``bits_per_byte`` and, if finite, ``perplexity`` to the values of ``total``.
 
-    Intervals are bootstrapped over the blocks that were added to ``total``. The units contain ``token`` as the word for
-    a token, and ``text`` as the name of the text whose bytes are counted.
+    Intervals are bootstrapped over the blocks that were added to ``total``. ``token`` and ``text`` are words of
+    the units: "nats per target token" and "bits per UTF-8 byte of targets" with ``"target token"`` and ``"targets"``.
     """
     of = "" if text is None else f" of {text}"
     values = {

@@ -52,7 +52,10 @@ class Sheet:
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """Return each decoding's title and evaluation: greedy first, and without a prompt before the same with a prompt."""
+    """Return each decoding's title and evaluation, greedy decoding first.
+
+    The evaluation without a prompt comes before that of the same decoding with a prompt.
+    """
     return [one for members in _ways(results).values() for one in members]
 
 
