@@ -67,7 +67,8 @@ def test_what_readers_are_told(config: Any) -> None:
     for line in (
         "# wikitext-cache",
         "`openai-community/gpt2` with a head of nextword, in short `cache:published/histalign`:",
-        "- Head `cache`: Softmax and stored tokens, normalised together, without new parameters.",
+        "- Head `cache`: The softmax mixed with stored tokens, which are scored by the similarity of states; no new "
+        "parameters.",
         "- Objective `histalign`: Token loss plus a ranking loss over the cache entries.",
         'model = nw.load("wikitext-cache")',
         'model = AutoModelForCausalLM.from_pretrained("wikitext-cache", trust_remote_code=True)',
