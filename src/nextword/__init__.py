@@ -1,7 +1,7 @@
 """Next-word distributions beyond softmax for Hugging Face language models.
 
 Public names are imported on first use, so that ``nextword --help`` does not wait for torch. ``import nextword`` itself
-only prepares the Auto classes of transformers for our models, and the import of modules by their earlier names.
+only registers our models with the Auto classes of transformers, and lets modules be imported by their earlier names.
 """
 
 from __future__ import annotations

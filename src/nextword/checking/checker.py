@@ -258,8 +258,8 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     """Test whether a tokenizer distinguishes texts that differ in white space, accents, case and so on.
 
-    If two different texts have the same tokens, their difference is lost, because it costs no bits. A text that decodes
-    to a different text does not prove a loss, because decoding may drop a space.
+    If two different texts have the same tokens, the tokens lose the difference, which then costs no bits. A text that
+    decodes to a different text does not prove a loss, because decoding may drop a space.
 
     Returns:
         A row, which never fails a check, and a finding about bits per byte (None: no lost difference was found).

@@ -53,7 +53,7 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "sp
 
 
 def tokenizer_of(path: str | Path) -> Any:
-    """The tokenizer saved with the model at ``path``. None if it does not exist or, with a warning, is unreadable."""
+    """The tokenizer saved with the model at ``path``. None if there is none or, after a warning, on an error."""
     folder = Path(path).expanduser()
     if folder.is_dir() and gguf_file(folder) is None and not any((folder / name).is_file() for name in _TOKENIZERS):
         return None

@@ -59,7 +59,7 @@ class AuxiliaryWords:
         self._longest = None if limit is None else max(1, limit - _ROOM)
 
     def text(self, length: int) -> AuxiliaryText:
-        """A random text of ``length`` tokens, or as many as the encoder can read. Tokens recur, for heads that copy."""
+        """A random text of ``length`` tokens, at most the encoder's limit. Tokens recur, so that heads can copy."""
         length = length if self._longest is None else min(length, self._longest)
         ids = self._drawn(self._ordinary, length)
         if self._decoder is None:
@@ -192,7 +192,7 @@ class ProbeSample:
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
     ) -> ProbeSample:
-        """A sample in which all sequences except ``index`` have the given rows, sources and auxiliary texts."""
+        """A sample that keeps sequence ``index`` and takes the others from ``rows``, ``sources`` and ``auxiliary``."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
             mixed = replace(mixed, sources=_mixed(index, self.sources, sources))

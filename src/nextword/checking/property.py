@@ -25,7 +25,7 @@ class Deviation(NamedTuple):
     Args:
         variant: Name of the variant, such as "padded on the left".
         value: Size of the deviation.
-        at: Where the deviation is, and the deviating values, in words; empty if unknown.
+        at: Description of the position and the values that deviate; empty if unknown.
         sample: The texts that deviate; None: the texts of the test case.
     """
 
@@ -103,7 +103,7 @@ class Property:
         look_at: Advice on what to check in the code after a failure.
         fault: Name of the fault after a failure, one of ``FAULTS``.
         measure: Function of a reader and a test case that yields the deviation of each variant of the test.
-        applies: Function of a model that returns the reason why the property does not apply; an empty text if it does.
+        applies: Function of a model that returns why the property does not apply; an empty text if it applies.
         nothing: Text for the report if ``measure`` yields nothing.
         single: Whether the property is about a single answer. Otherwise it compares two answers that are computed
             separately, which in half precision never agree exactly.
@@ -134,7 +134,7 @@ class Property:
         return CheckRow(self.name, self.meaning, worst, tolerance, where, self.look_at, error)
 
     def tolerance(self, precision: torch.dtype) -> float:
-        """Largest deviation that passes for a model of this precision if the backbone's rounding is not allowed for."""
+        """Largest deviation that passes for a model of this ``precision``, without an allowance for the backbone."""
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
 
     def most(self, precision: torch.dtype) -> float:

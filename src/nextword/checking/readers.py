@@ -52,8 +52,9 @@ class Reader:
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """The log-probabilities with a KV cache, in steps of ``sizes`` tokens, repeated as needed.
+        """The log-probabilities at all tokens of ``batch``, read in steps with a KV cache.
 
+        ``sizes`` are the numbers of tokens of the steps. For more steps, the numbers are repeated.
         If ``order`` is given, the cache and the sequences are reordered by these indices after the first step.
         """
         kv_cache = new_kv_cache(self.model)
@@ -152,7 +153,7 @@ def accepts(model: Any, name: str) -> bool:
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
     """Arguments of a model call for decoder positions ``start`` to ``end``, given a cache with the earlier positions.
 
-    Auxiliary texts are included only if ``start`` is 0. Later calls must find them in the cache.
+    Auxiliary texts are included only if ``start`` is 0; for later calls, they are already in the cache.
     """
     return backbone_inputs_of(model, batch, start, end) | ({} if start else _auxiliary_inputs_of(batch))
 

@@ -39,7 +39,7 @@ def main(
     ] = False,
     modules: Modules = None,
 ) -> None:
-    """Import the plug-ins, and set the environment variables that torch and tokenizers read on import."""
+    """Register the plug-ins ``modules``, and set the environment variables that torch and tokenizers read on import."""
     request(modules or [])
     # without this, a tokenizer that was used before a data loader forks would print a warning at each fork
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

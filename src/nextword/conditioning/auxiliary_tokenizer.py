@@ -34,7 +34,7 @@ class AuxiliaryTokenizer:
     Args:
         encoder: Tokenizer of the auxiliary encoder, or the encoder as in ``attach``: a folder, a hub name, or "minilm".
         tokenizer: Tokenizer of the decoder, needed by heads that copy from the auxiliary text (``softmax+ce``, ``pg``).
-            With it, both tokenizers must be fast tokenizers, which return character offsets. None: no source tokens.
+            With it, both tokenizers must be fast tokenizers, which return character offsets. None: no ``source_ids``.
         max_length: Longest auxiliary text in tokens, including special tokens; None: the limit of the encoder's
             tokenizer. Longer texts are truncated, with a warning once.
 
@@ -87,12 +87,12 @@ class AuxiliaryTokenizer:
         """Returns the padded inputs of a model for ``texts``.
 
         These are ``aux_input_ids`` and ``aux_attention_mask`` for the encoder. With a decoder tokenizer there are also
-        ``source_ids``, the text in the decoder's tokens, and ``source_positions``, the index in ``aux_input_ids`` of
-        the encoder's token at which each of the decoder's tokens begins.
+        ``source_ids``, the texts in the decoder's tokens, and ``source_positions``: for each decoder token, the index
+        in ``aux_input_ids`` of the encoder token in which it begins.
 
         Raises:
-            ValueError: If ``texts`` is empty or a single text, or if items are not texts or have no tokens; the message
-                has their indices.
+            ValueError: If ``texts`` is empty or a single text, or if some items are not texts or have no tokens; the
+                message has the indices of these items.
         """
         rows = self.rows(texts)
         rows["aux_attention_mask"] = [[1] * len(row) for row in rows["aux_input_ids"]]

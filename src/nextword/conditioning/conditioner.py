@@ -39,7 +39,11 @@ class ConditionerConfig(SpecSettings):
 
 
 def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
-    """Parses ``arguments``, of a spec such as ``prefix:8``, into ``{setting: 8}``; error messages ask for ``what``."""
+    """Parses the ``arguments`` of a spec such as ``prefix:8`` into ``{setting: 8}``; without arguments, into ``{}``.
+
+    Raises:
+        ValueError: If the arguments are not one positive number; the message asks for "a number of ``what``".
+    """
     if not arguments:
         return {}
     if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
@@ -123,7 +127,7 @@ class Conditioner(nn.Module, ABC):
         """
 
     def place_in(self, backbone: Any) -> None:
-        """Called when the model is built, to prepare ``backbone``, for instance with hooks; its results do not change.
+        """Called when the model is built, to prepare ``backbone``, for example by hooks, without changing its results.
 
         Raises:
             ValueError: If the conditioner cannot be inserted into the backbone.

@@ -85,7 +85,10 @@ def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """Returns the modules that a trial pass runs, in order: ``further``, and those of the backbone with parameters."""
+    """Runs ``backbone`` with ``inputs`` on two tokens, and returns the modules that were called, in order.
+
+    Only the modules in ``further`` and the backbone's modules with parameters of their own are returned.
+    """
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]

@@ -72,7 +72,11 @@ class SoftPrefixConditioner(Conditioner):
 
     @torch.no_grad()
     def init_from_backbone(self, backbone: Any) -> None:
-        """Initialises the weights so that the vectors are near the mean input embedding of the backbone."""
+        """Initialises the weights so that the vectors are near the mean input embedding of the backbone.
+
+        Raises:
+            ValueError: If the backbone has too few positions, or its embeddings and layers differ in width.
+        """
         limit = getattr(backbone.config.get_text_config(decoder=True), "max_position_embeddings", None)
         if limit is not None and self.virtual >= limit:
             raise ValueError(f"prefix.length: must be less than the model's {limit} positions ({self.virtual} given)")

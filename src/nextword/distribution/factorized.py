@@ -120,7 +120,7 @@ class FactorizedDistribution(NextToken):
         return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """Average share of a row's V scores that ``ids`` need. One id per position needs only its class's scores."""
+        """Average share of a row's V scores that ``ids`` need. With one id per position, only its class is scored."""
         if not self._is_grouped(ids) or not len(ids):
             return super().share_scored(ids)
         counts = self.classes.counted(self.classes.token_class[ids[:, 0]])

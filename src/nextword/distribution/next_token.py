@@ -68,7 +68,7 @@ class NextToken(ABC):
         """Tensors shared by all positions that may need a gradient, such as the output embedding."""
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
-        """The distribution at some of the positions."""
+        """The distribution at the positions ``rows``."""
         return self.map(lambda tensor: tensor[rows])
 
     def computed(self) -> NextToken:
@@ -198,7 +198,11 @@ class NextToken(ABC):
         return self.log_probs().exp()
 
     def top_k(self, k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
-        """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order."""
+        """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order.
+
+        Raises:
+            ValueError: If ``k`` is below 1 or above the vocabulary size.
+        """
         if not 1 <= k <= self.vocab_size:
             raise ValueError(f"top_k: k must be from 1 to the vocabulary's {self.vocab_size} tokens ({k} given)")
         chunks = [top_k(self[rows]._log_probs(), k) for rows in self._chunks()]
@@ -233,6 +237,9 @@ class NextToken(ABC):
             top_k: Number of most probable tokens to sample from; None: all.
             top_p: Sample from the fewest most probable tokens that together have at least this probability (nucleus),
                 after ``temperature`` and ``top_k``; None: from all.
+
+        Raises:
+            ValueError: If ``temperature`` is not above 0, ``top_k`` is below 1, or ``top_p`` is outside (0, 1].
         """
         if not temperature > 0:
             raise ValueError(f"sample: temperature must be more than 0 ({temperature} given); use top_k(1) for greedy")
@@ -271,7 +278,7 @@ class NextToken(ABC):
 
         A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a token one
         score for all its positions. The token's probability is divided among these positions: evenly, or with local
-        embeddings (``p``) in proportion to ``exp`` of each position's similarity. Components without positions, such as
+        embeddings (``p``) in proportion to ``exp`` of each position's score. Components without positions, such as
         the softmax, are missing.
 
         Raises:
@@ -290,7 +297,7 @@ class NextToken(ABC):
         return {}
 
     def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """Mapping from the name of each component that retrieves tokens to the document and position of each token.
+        """Mapping from the name of each retrieving component to the document and position of each retrieved token.
 
         The K tokens retrieved from the datastore are in the same order as in ``positions`` and ``token_positions``.
         """

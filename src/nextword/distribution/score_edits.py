@@ -45,7 +45,7 @@ class EditMode(ABC):
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
     ) -> Float[Tensor, "N K"]:
-        """Combines ``values``, from earlier steps of ``Rerank``, with ``new``, the values of a step for ``columns``."""
+        """Returns ``values`` of earlier ``Rerank`` steps, updated at ``columns`` with the values ``new`` of a step."""
 
     @abstractmethod
     def standing(
@@ -153,7 +153,7 @@ class TokenLogitEdit(LogitEdit):
 
     Args:
         source: Name under which ``sources`` reports the probability of the changed tokens.
-        words: Distinct tokens with a value for each position, and which of them are changed.
+        words: Distinct tokens at each position, each with a value. Tokens not ``present`` are not changed.
         change: How the value changes the score.
         positions: Text positions of the tokens, with scores. A token's probability is divided among its positions in
             proportion to ``exp`` of their scores. None: it is not divided.

@@ -163,7 +163,7 @@ class SoftmaxDistribution(NextToken):
         return answers[:, :-1], answers[:, -1]
 
     def relative(self) -> ComputedScores:
-        """Like ``computed``, with unnormalised scores; the stored entries are kept apart."""
+        """Like ``computed``, but the scores and the log-masses of stored entries are not normalised."""
         return ComputedScores(*self._whole(), self._entries(), self.name)
 
     def computed(self) -> ComputedScores:

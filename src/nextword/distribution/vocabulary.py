@@ -39,7 +39,7 @@ class Vocabulary(Protocol):
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
-        """Scores for each of several sets of states of the same rows, in one pass over the embedding."""
+        """Scores for each tensor in ``states`` (one row per position), computed in one pass over the embedding."""
 
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None

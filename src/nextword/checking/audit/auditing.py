@@ -81,7 +81,8 @@ class Audit:
     def ask(self, question: AuditQuestion) -> None:
         """Test the property of ``question`` and add a row for the result to ``rows``.
 
-        Add a finding to ``findings`` too if the deviation is above the tolerance and no finding has this fault yet.
+        Add a finding to ``findings`` too if the deviation is above the tolerance and no finding has this fault yet. If
+        the test raises an exception, only a failed row is added.
         """
         one = question.property
         for reader in self.readers:
@@ -108,7 +109,7 @@ class Audit:
             self.findings.append(finding_of(one, worst, tolerance, smallest))
 
     def ask_all(self, *questions: AuditQuestion) -> None:
-        """Test the properties of ``questions`` in this order. Causes of other faults should be tested for first."""
+        """Test the property of each of ``questions``, in order. Put faults that cause other faults first."""
         for number, question in enumerate(questions):
             self.progress(question.property.name, number / len(questions))
             self.ask(question)

@@ -45,7 +45,7 @@ def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], s
     """Maps each token in ``drawn`` to a number, which is uniform on [0, 1] if tokens are sampled from ``log_probs``.
 
     A token's number is the total probability of all more probable tokens, plus a random part of the token's own
-    probability (the probability integral transform of a discrete distribution); ``seed`` is that of the random parts.
+    probability (the probability integral transform of a discrete distribution). ``seed`` seeds the random parts.
     Numbers for different prefixes can be pooled, because all are uniform. Sampling with a temperature or truncation
     shifts all numbers in one direction.
     """
@@ -81,7 +81,7 @@ def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
 
 
 def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> float:
-    """Returns the smallest log tail probability, by the binomial distribution, of any token's count in ``drawn``."""
+    """Returns the log of the smallest binomial tail probability that any token's count in ``drawn`` has."""
     from scipy.stats import binom
 
     counts, p = torch.bincount(drawn, minlength=len(log_probs)).numpy(), log_probs.double().exp().clamp_max(1).numpy()
@@ -225,10 +225,10 @@ def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) 
     r"""Largest distance from 1 that rounding can give the sum of V correctly normalised probabilities.
 
     It is ``u_c (s + log V + lambda sqrt(V)) + u_a log V``, with the unit roundoffs u_c of ``computed`` and u_a of
-    ``answers``. The first two terms are the rounding error of a log-probability: relative to the logits, whose size s
-    is assumed to be 256, and to itself. The third term is for the normaliser, a sum of V terms in any order. Its
+    ``answers``. The rounding error of a log-probability is proportional to the size s of the logits, assumed to be 256,
+    and to the log-probability itself (log V). The third term is for the normaliser, a sum of V terms in any order. Its
     rounding errors exceed ``lambda sqrt(V) u_c`` with the probability ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019,
-    theorem 2.4), which is set to the allowed false-alarm rate per sum. The last term is 0 unless ``answers`` is less
+    theorem 2.4); lambda makes this the allowed false-alarm rate per sum. The last term is 0 unless ``answers`` is less
     precise than ``computed``: rounding the answers then changes the sum by at most u_a times the entropy.
 
     Args:
@@ -347,7 +347,7 @@ MISSED = 1e-3
 
 
 def share_found(asked: int) -> float:
-    """If this share of positions is faulty, tests of ``asked`` positions find none of them with probability 0.001.
+    """Share of faulty positions for which tests of ``asked`` positions miss every fault with probability 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069

@@ -174,7 +174,7 @@ class ScorerReader(Reader):
 
     @property
     def precision(self) -> torch.dtype:
-        """Precision of the scorer's sums: float64 if ``Scorer.precision`` says so, otherwise float32."""
+        """Precision of the scorer's sums: float64 if its attribute ``precision`` is "float64", otherwise float32."""
         return torch.float64 if getattr(self.model, "precision", "") == "float64" else torch.float32
 
     def in_steps(
@@ -250,14 +250,14 @@ def tensor(answer: Any) -> Tensor:
 class LmEvalScorer:
     """Scores token ids with ``_loglikelihood_tokens`` of an lm-eval model, so that no tokenizer is involved.
 
-    The model must have this method (a ``TemplateLM``, like nearly all).
+    The model must have this method. Nearly all have it, because they are subclasses of ``TemplateLM``.
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     def text_log_probs(self, texts: Texts, /) -> list[Tensor]:
-        """Make one request per token, with the tokens before it as context. The first token has none and gets NaN."""
+        """Make one request per token, with the tokens before it as context. The first token gets NaN."""
         requests = [(list(text[:position]), [text[position]]) for text in texts for position in range(1, len(text))]
         told = iter(self._scored(requests))
         return [torch.tensor([torch.nan, *(next(told) for _ in text[1:])]) for text in texts]

@@ -97,7 +97,7 @@ def fit(
     settings: FitOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Fit the interpolation weights of the index, by length and frequency of the match, on held-out text.
+    """Fit the interpolation weights of the index on held-out text. They depend on a match's length and frequency.
 
     nextword ngram fit runs/softmax memory valid.txt --out weights.json
     """

@@ -51,7 +51,7 @@ OLD_OPTIONS = {"--places": "--positions"}
 
 
 class Verb(TyperCommand):
-    """A command. Its module is imported only when the command is called or completed, or its help is shown."""
+    """A command whose module is imported only when the command is called or completed, or when its help is shown."""
 
     def __init__(self, name: str, place: str, line: str) -> None:
         super().__init__(name, help=line)
@@ -93,7 +93,7 @@ class Commands(TyperGroup):
             self.add_command(Verb(name, place, line))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command called ``cmd_name``. If this is an old name, print the current one."""
+        """Return the command called ``cmd_name``. For an old name, also print the current one."""
         if (name := OLD_NAMES.get(cmd_name)) is not None:
             typer.echo(f"'{cmd_name}' is called '{name}' now", err=True)
             cmd_name = name

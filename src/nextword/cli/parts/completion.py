@@ -1,6 +1,6 @@
 """Shell completion of heads, metrics, recipes and tables. Their names are read without importing torch.
 
-``nextword --install-completion`` installs it for bash, zsh, fish or PowerShell.
+``nextword --install-completion`` installs the completion for bash, zsh, fish or PowerShell.
 """
 
 from __future__ import annotations

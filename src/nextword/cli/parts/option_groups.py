@@ -117,7 +117,7 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
 
 
 def fields_of(given: list[str] | None, example: str) -> dict[str, str]:
-    """Parse the values ``FIELD=KEY`` of ``--field`` into a mapping from FIELD to KEY. ValueError if one is missing."""
+    """Parse values ``FIELD=KEY`` into a mapping from FIELD to KEY. Raises ValueError if FIELD or KEY is empty."""
     fields: dict[str, str] = {}
     for one in given or []:
         field, _, key = one.partition("=")

@@ -108,7 +108,7 @@ def this_command() -> str:
 
 
 def quiet_libraries() -> None:
-    """Turn off the progress bars of datasets and transformers, which would disturb ours."""
+    """Turn off the progress bars of datasets and transformers, which would disturb those of nextword."""
     import datasets
     from transformers.utils import logging
 

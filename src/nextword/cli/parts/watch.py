@@ -193,7 +193,7 @@ def _label(name: str, stage: str) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """One line about a finished run, with its first three metrics and one metric of each group that these leave out.
+    """One line about a finished run: its first three metrics, and one metric of each further metric group.
 
     Metrics of subsets, and metrics without a better direction (such as the rank), appear only in the report.
     """
@@ -228,7 +228,7 @@ def losses_text(losses: dict[str, float]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Format seconds as seconds, minutes or hours.
+    """Format a duration as seconds, minutes and seconds, or hours and minutes.
 
     >>> time_text(8.2), time_text(150), time_text(9000)
     ('8 s', '2 min 30 s', '2 h 30 min')
