@@ -80,7 +80,7 @@ def evaluate(  # noqa: PLR0913  (its options)
         tokenizer: Path or hub name of the tokenizer whose tokens are counted. None: count the samples' own token ids,
             or words if the first sample has no ids.
         special: Ids of special tokens in the samples (padding, start, end). A text begins after leading special tokens
-            and ends before the next one. Only without ``tokenizer``, which knows its own special tokens.
+            and ends before the next one. They may not be given with ``tokenizer``, which knows its special tokens.
         fields: Mapping from field of a sample to its key in the files. With ``{"text": "prediction"}``, the generated
             text is read from the key ``"prediction"``.
         plain_text: How plain-text files are split: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
@@ -154,7 +154,7 @@ def evaluate(  # noqa: PLR0913  (its options)
 
 
 def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, command: str = "") -> EvaluationResults:
-    """Evaluate as ``evaluate`` does, with its other arguments as the fields of ``config``."""
+    """Evaluate as ``evaluate`` does. ``config`` has the arguments of ``evaluate`` that are not listed here."""
     watch = progress or _unwatched
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
     references = None if config.references is None else Path(config.references)
@@ -276,7 +276,7 @@ class UnitTokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if ``counts`` are known to come from another tokenizer. The message names ``where``."""
+        """Raise ValueError, naming the setting ``where``, if ``counts`` are known to come from another tokenizer."""
         counts.expect_tokenizer(self._tokenizer, where)
 
 

@@ -1,4 +1,4 @@
-"""One pass over a samples file, in which every metric reads every sample and, as a further system, its reference."""
+"""One pass over a samples file: metrics read every sample and, if human text is scored, its first reference."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
     and "lines" if not.
 
     Raises:
-        ValueError: If the file is another kind of table, such as CSV, or cannot be read.
+        ValueError: If the file is a table, such as CSV, or cannot be read.
     """
     if is_json_lines(path):
         return None

@@ -96,10 +96,10 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
 
 
 def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **arguments: Any) -> T:
-    """Load the model ``found``, or its tokenizer, by calling ``load(name, revision=..., **arguments)``.
+    """Load the model ``found``, or its tokenizer: ``load(found.name, revision=found.revision, **arguments)``.
 
     Raises:
-        ValueError: If it cannot be loaded. The message names ``setting``.
+        ValueError: If ``load`` fails. The message names ``setting``.
     """
     try:
         with _no_progress_bars() if found.revision is None else nullcontext():
@@ -124,7 +124,7 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
-    """Maximum number of tokens per input, with special tokens: ``asked``, or a lower limit of model or tokenizer."""
+    """Maximum number of tokens per input, with special tokens: ``asked``, or a limit of model or tokenizer if lower."""
     limits = [asked, int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None:

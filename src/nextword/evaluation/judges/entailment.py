@@ -73,7 +73,7 @@ class Entailment(Metric):
         """The source or table of ``sample``, from which its text should follow.
 
         Raises:
-            MissingFieldError: If ``sample`` lacks the field.
+            MissingFieldError: If ``sample`` lacks this source or table.
         """
 
     def claims(self, text: str) -> list[str]:
@@ -93,7 +93,10 @@ class Entailment(Metric):
         self._questions.append([(evidence, claim) for claim in asked])
 
     def result(self) -> dict[str, Score]:
-        """Share of consistent texts, and mean over texts of the lowest probability that a claim is consistent."""
+        """The share of consistent texts (key: the metric's name), and a mean probability (name and ``-probability``).
+
+        The mean is over texts. A text's value is the lowest probability that one of its claims is consistent.
+        """
         name, answers = self.config.metric, self.answers()
         share = self.measure(
             self.title,
@@ -150,7 +153,7 @@ class TableEntailment(Entailment):
         return READERS[self.config.cells](sample.need("table", self.config.metric))
 
     def described(self) -> str:
-        """Description for the report, as in ``Entailment``, and on how cells are read if they are changed."""
+        """Description for the report, as in ``Entailment``, and how cells are read if ``cells`` is not "text"."""
         return f"{super().described()}{note_on_cells(self.config.cells)}"
 
 
@@ -230,7 +233,7 @@ class Factcc(Entailment):
 
 
 class TableAndQuestion(InputForm):
-    """TAPAS encoding: first the text, then the cells, each with its column, its row and its rank among numbers.
+    """TAPAS encoding: first the text, then the cells, each with column, row and, for a number, its rank in the column.
 
     If the input is too long, the end of each cell is cut off, and then rows at the end are dropped, as TAPAS does. Rows
     beyond the model's maximum are dropped too.
@@ -245,7 +248,7 @@ class TableAndQuestion(InputForm):
         return transformers.TapasTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """Encode table and text as at most ``limit`` tokens, each with seven token types.
+        """Encode ``question``, a pair of table and text, as at most ``limit`` tokens, each with seven token types.
 
         Raises:
             ValueError: If the table has more columns than the model's maximum.

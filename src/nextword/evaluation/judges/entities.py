@@ -148,7 +148,7 @@ class Recogniser:
         return words
 
     def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """Yield the list of entities in each of ``texts`` that have one of the labels, with one entry per mention."""
+        """For each of ``texts``, yield the list of its entities with one of the labels, one entry per mention."""
         for found in self._nlp.pipe(texts, batch_size=batch_size):
             yield [entity.text for entity in found.ents if entity.label_ in self._types]
 
@@ -202,7 +202,7 @@ class EntityPrecision(Metric):
         self._documents.append(sample.need("source", "entities") if document is None else document)
 
     def result(self) -> dict[str, Score]:
-        """``entity-precision``, a mean over texts with entities, and ``entity-precision-pooled``, over all entities."""
+        """``entity-precision``, a mean of texts' shares, and ``entity-precision-pooled``, a share of all entities."""
         counts = entity_precision(self._entities(), self._documents, self._recogniser.stop_words)
         found, all_ = counts[:, 0], counts[:, 1]
         with np.errstate(invalid="ignore"):

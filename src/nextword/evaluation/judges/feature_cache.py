@@ -42,7 +42,7 @@ def key_of(*parts: str) -> str:
 class FeatureCache:
     """Loads or computes the feature vectors of texts. With ``folder``, it stores them in files for later runs.
 
-    The files are in a subfolder of ``folder``. Its name has a hash of ``name`` and ``settings``, so features of
+    The files are in a subfolder of ``folder``, whose name has a hash of ``name`` and ``settings``. So features of
     different models are never mixed up. Every save writes a new file atomically. If a file is broken, it is ignored
     with a warning, and the features of its texts are computed again. Two runs may share a folder.
 
@@ -50,8 +50,8 @@ class FeatureCache:
         folder: Folder in which the subfolder is created. None: features are not stored.
         name: Kind of the features, for example "last-token", with which the subfolder's name begins.
         settings: Everything that the features depend on besides the text, such as the model's fingerprint.
-        progress: Function that receives after every batch: ``name``, the number of texts computed so far, and the
-            number of texts to compute.
+        progress: Function that is called after every batch with ``name``, the number of texts computed so far, and the
+            number of all texts to compute.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class Sp(Metric):
         return "runs an external parser; to compute it, name one as sp.parser"
 
     def add(self, sample: Sample) -> None:
-        """Run the parser on table and text. ValueError if the parser fails or returns something unexpected."""
+        """Run the parser on table and text. ValueError if it fails or returns anything but a bool, None or programs."""
         table, text = sample.need("table", "sp"), sample.need("text", "sp")
         given = not is_empty(table)
         self._empty.append(given and is_blank(text))

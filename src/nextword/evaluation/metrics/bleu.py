@@ -68,7 +68,7 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Counts of tokens in ``text`` and in the reference closest in length, and of matches and m-grams for each m."""
+    """Tokens in ``text``, tokens in the reference closest in length, matches for m = 1..n, and m-grams for m = 1..n."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
@@ -195,7 +195,7 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """The counts of ``sentence_counts`` for LogicNLG's tokens and m = 1, 2, 3. A number of m-grams of 0 becomes 1."""
+    """``sentence_counts`` for LogicNLG's tokens and m = 1, 2, 3. If ``text`` has no m-grams, their number is 1."""
     tokens = text.lower().split()
     # split at single spaces: two spaces in a row leave an empty token, which the script counts in the length
     others = [reference.lower().split(" ") for reference in references]

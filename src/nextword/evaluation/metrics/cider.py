@@ -51,7 +51,8 @@ def cider_d(
     strings: "words" (lower case, without punctuation) or "spaces" (split at white space).
 
     Raises:
-        ValueError: If there are no texts, strings are mixed with token ids, or a text has no list of references.
+        ValueError: If there are no texts, strings are mixed with token ids, or ``references`` does not have a
+            list for every text, or one of the lists is empty.
 
     >>> cider_d([[1, 2, 3], [4, 5, 6], [7]], [[[1, 2, 3]], [[4, 5, 7]], [[6], [7]]], n=2).round(3)
     array([10.  ,  6.45,  2.5 ])

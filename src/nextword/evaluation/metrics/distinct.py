@@ -63,7 +63,7 @@ def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -
 
 
 def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
-    """Map each length in ``n`` of which some text has an n-gram to the result of ``distinct`` for this length."""
+    """Map lengths in ``n`` to the results of ``distinct``. Lengths of which no text has an n-gram are left out."""
     by_length = list(texts.ngrams_up_to(max(n)))
     shares = {one: share_of(*distinct_and_all(by_length[one - 1])) for one in n}
     return {one: values for one, values in shares.items() if not np.isnan(values).all()}

@@ -100,7 +100,7 @@ class Diversity(OfAllTexts):
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``diversity-mean`` and ``diversity-product``, each only if a text has n-grams of all lengths that it uses."""
+        """``diversity-mean`` and ``diversity-product``, each only if a text has n-grams of all the score's lengths."""
         mean, product = self.config.mean, self.config.product
         texts = self.texts()
         counted = _counted(texts, mean + product)

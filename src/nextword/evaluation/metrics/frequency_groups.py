@@ -122,7 +122,7 @@ class FrequencyGroups(Metric):
                     self._references.update(reference.tolist())
 
     def result(self) -> dict[str, Score]:
-        """Shares of all tokens, ``share-frequent`` to ``share-very-rare``, and ``vr``, a mean of the texts' shares."""
+        """``share-frequent`` to ``share-very-rare`` of all tokens, and ``vr``, the mean share of very rare tokens."""
         counts = self._counts or CountedTokens.of(self._references, "the references")
         if not len(counts.ids):
             raise UndefinedError(

@@ -176,7 +176,10 @@ class LikelihoodMetric(Metric):
         self._tokens.append(len(log_probs))
 
     def result(self) -> dict[str, Score]:
-        """``perplexity``, ``nll``, with ``mean`` ``mean_perplexity``, and with ``target_bytes`` ``bits_per_byte``."""
+        """The scores ``perplexity`` and ``nll``, and two scores that may be absent.
+
+        ``mean_perplexity`` needs the setting ``mean``, and ``bits_per_byte`` needs ``target_bytes`` in the samples.
+        """
         tokens = sum(self._tokens)
         if self._impossible:
             raise UndefinedError(

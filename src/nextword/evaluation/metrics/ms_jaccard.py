@@ -40,7 +40,7 @@ def ms_jaccard(
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
     Raises:
-        ValueError: If ``generated`` or ``references`` is empty, or a length is below 1.
+        ValueError: If ``generated``, ``references`` or ``n`` is empty, or a length is below 1.
 
     >>> ms_jaccard([[1, 2, 3]], [[1, 2, 4], [1, 2, 3]], n=[1, 2]).round(4)
     array([0.7143, 0.6547])

@@ -61,7 +61,7 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts followed by the ``other`` texts. In ``ngrams``, an n-gram that occurs in both has one id."""
+        """These texts, then the ``other`` texts, in one object. Then ``ngrams`` gives equal n-grams the same id."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:

@@ -237,8 +237,8 @@ class Rouge(Metric):
 class CommonSubsequence:
     """Computes longest common subsequences of one text with others, by operations on many tokens of the text at once.
 
-    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row of the table of lengths is 0 if
-        the length grows from column j to column j + 1.
+    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. The table of subsequence lengths has a column
+        for each token of the text. Bit j of a row is 0 if the length grows from column j to column j + 1.
 
     >>> common = CommonSubsequence("the cat sat on the mat".split())
     >>> common.length("the dog sat on a mat".split())
@@ -265,8 +265,8 @@ class CommonSubsequence:
         """Positions in ``other`` of one longest common subsequence of the text and ``other``.
 
         If there are several such subsequences, the result is the one that rouge-score returns. The search begins at the
-        ends of both texts. It skips a token of the first text instead of one of ``other`` only if this leaves a longer
-        common subsequence.
+        ends of the text and ``other``. It skips a token of the text instead of one of ``other`` only if this leaves a
+        longer common subsequence.
         """
         rows = [self._ones]
         for token in other:

@@ -136,11 +136,11 @@ class Sample(BaseModel):
         return self._unit
 
     def need(self, field: str, why: str) -> Any:
-        """Return the value of ``field``. ``why`` names what needs the field, for the error.
+        """Return the value of ``field``. ``why`` is the metric or task that needs the field, as named in the error.
 
         Raises:
-            MissingFieldError: If the field is absent, null, or ``references`` without a reference. The message names
-                the line and, if the field is absent, the most similar key in it.
+            MissingFieldError: If the field is absent or null, or is ``references`` with an empty list. The message
+                names the line and, if the field is absent, the line's most similar key.
         """
         value = getattr(self, field)
         if value is None or (field == "references" and not value):

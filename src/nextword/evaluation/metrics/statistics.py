@@ -249,7 +249,7 @@ def paired_tests(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> list[PairedTest | None]:
-    """Paired tests of two systems, one test for each pair of a statistic in ``first`` and the same one in ``second``.
+    """Paired tests of two systems, one for each index i. ``first[i]`` and ``second[i]`` are the same statistic.
 
     The systems must have the same N samples in the same order. All tests have the same resamples. A permutation swaps
     the two systems' contributions of some samples. If there are at most ``permutations`` such permutations (2^N), all

@@ -27,7 +27,7 @@ _PIECE = re.compile(rf"{WORD}|[^\w\s]{MARK}*")
 
 
 class Unit(ABC):
-    """Base class of ways to split texts into token ids. An evaluation has one, so that equal ids are equal tokens."""
+    """Base class of ways to split texts into token ids. All texts of an evaluation are split in the same way."""
 
     name: str
     """Name of the unit for the report, for example "words" or "tokens of gpt2"."""
@@ -43,7 +43,7 @@ class Unit(ABC):
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raise ValueError if ``counts`` are known to come from another unit. The message names ``where``."""
+        """Raise ValueError, naming the setting ``where``, if ``counts`` are known to come from another unit."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
@@ -54,7 +54,7 @@ class Unit(ABC):
 class Words(Unit):
     """Splits texts into words and punctuation marks of any script, numbered by first appearance; case-sensitive.
 
-    ``cut`` is another function that splits a text into strings; None: ``split``.
+    ``cut`` replaces the function ``split``, which splits a text into strings.
 
     >>> unit = Words()
     >>> unit.ids("It is, it is.").tolist()
@@ -181,7 +181,7 @@ def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
 
 
 def expect_references(references: Iterable[Any], of: str) -> None:
-    """Raise ValueError if a text's references are a string instead of a list of texts. The message names ``of``."""
+    """Raise ValueError if a text's references are a string instead of a list. The message names the metric ``of``."""
     if isinstance(references, str) or any(isinstance(found, str) for found in references):
         raise ValueError(
             f"{of}: references must be a list of texts for each text (a string given), such as "

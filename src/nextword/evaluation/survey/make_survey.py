@@ -228,7 +228,7 @@ def check_item(
 ) -> tuple[DraftItem, dict[str, str]]:
     """Make an attention check: the first unit of ``donor``, with ``sentence`` added to the last text of the unit.
 
-    ``sentence`` asks for random answers. The second result maps each question to the requested answer.
+    Random answers replace ``{answers}`` in ``sentence``. The second result maps each question to its requested answer.
     """
     right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
     wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
@@ -280,8 +280,8 @@ def dealt(
 def balanced_orders(size: int) -> list[list[int]]:
     """Williams' design (1949): balanced orders of ``size`` elements, one per row.
 
-    Each element is in each position equally often, and follows each other element equally often. An odd ``size`` needs
-    twice as many rows.
+    Each element is in each position equally often, and follows each other element equally often. There are ``size``
+    rows, or twice as many if ``size`` is odd and above 1.
 
     >>> balanced_orders(4)
     [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]

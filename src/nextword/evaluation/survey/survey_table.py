@@ -62,7 +62,7 @@ class TwoLevels:
 
 @dataclass(frozen=True)
 class Crossing:
-    """The item and the judge of each of N answers, numbered from 0. Results of its ``levels`` can be subtracted."""
+    """The item and the judge of each of N answers, numbered from 0. Results of ``levels`` can be subtracted."""
 
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
@@ -73,7 +73,7 @@ class Crossing:
         items: Int[np.ndarray, "M"] | None = None,
         judges: Int[np.ndarray, "M"] | None = None,
     ) -> TwoLevels:
-        """The ``TwoLevels`` of ``statistic`` of M answers with these ``items`` and ``judges`` (None: all answers)."""
+        """Make ``TwoLevels`` from ``statistic``, ``items`` and ``judges`` of M answers. None: those of all N."""
         items, judges = self.items if items is None else items, self.judges if judges is None else judges
         number_of_items, number_of_judges = int(self.items.max()) + 1, int(self.judges.max()) + 1
         cells = np.unique(self.items * number_of_judges + self.judges)
@@ -85,16 +85,16 @@ class Crossing:
 def two_level_intervals(
     values: Sequence[TwoLevels], resamples: int = RESAMPLES, seed: int = 0, confidence: float = CONFIDENCE
 ) -> list[Interval]:
-    """Confidence interval of each of ``values`` that generalises to other items and other judges.
+    """For each of ``values``, a confidence interval that generalises to other items and other judges.
 
     Items, judges, and pairs of item and judge are resampled separately, with replacement. V_items, V_judges and V_pairs
     are the variances of the value over these resamples, each times G / (G - 1) for G items, judges or pairs. V_items
     and V_judges both contain the noise of single answers, so the interval has the variance V_items + V_judges - V_pairs
-    (Cameron, Gelbach & Miller, 2011), or V_items or V_judges if one of these is larger. A resample of the items and one
-    of the judges each deviate from the value. The ends of the interval are quantiles of the sum of the two deviations,
-    scaled to this variance, and by the ratio of the quantiles of Student's t (Satterthwaite's degrees of freedom) and
-    the normal distribution. With one judge, only items are resampled. With few judges who do not differ at all, the
-    interval is too wide: its coverage is up to 98 %.
+    (Cameron, Gelbach & Miller, 2011), or V_items or V_judges if one of these is larger. The value on a resample of
+    items and the value on a resample of judges deviate from the value on all answers. The ends of the interval are
+    quantiles of the sum of the two deviations, scaled to this variance, and by the ratio of the quantiles of Student's
+    t (Satterthwaite's degrees of freedom) and the normal distribution. With one judge, only items are resampled. With
+    few judges who do not differ at all, the interval is too wide: its coverage is up to 98 %.
 
     Returns:
         Lower and upper end. None with fewer than two items, or if 1 % or more of the resamples have no value.
@@ -180,7 +180,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Share of equal pairs among all pairs of answers (``codes``) about one unit. None if no unit has two answers.
+    """Share of equal pairs among all pairs of answers (``codes``) about the same unit. None if no unit has two answers.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666

@@ -90,7 +90,7 @@ class Faithfulness(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Make items, each with a document and all systems' summaries in sentences, and a note on unused documents."""
+        """Make items, each with a document and all systems' summaries in sentences. A note counts unused documents."""
         written = [
             prompt for prompt, samples in prompts.items()
             if all(sentences_of(sample.need("text", "a survey")) for sample in samples.values())

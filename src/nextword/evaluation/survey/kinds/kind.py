@@ -84,7 +84,7 @@ class Kind(ABC):
         """The questions about every unit."""
 
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
-        """Qualification items, which every judge gets first, with their correct answers. By default there are none."""
+        """Items that every judge gets first, each with a mapping from question to correct answer. By default, none."""
         return []
 
     def marking(self) -> Marking | None:
@@ -93,7 +93,7 @@ class Kind(ABC):
 
     @abstractmethod
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Compute measures from the ``answers`` to ``question``, each with the answers about each system as numbers."""
+        """Compute measures from the ``answers`` to ``question``. Each has the answers about every system as numbers."""
 
     def draw(self, prompts: Sequence[str], rng: np.random.Generator, found: str) -> list[str]:
         """Select as many of ``prompts`` as the survey has items, at random. ``found`` describes ``prompts`` in errors.

@@ -79,7 +79,7 @@ class Rating(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Make items, each with all systems' texts for one prompt and, if ``reference`` is set, its first reference."""
+        """Make items, each with all systems' texts for a prompt and, if ``reference`` is true, the first reference."""
         config: RatingConfig = self.config
         items = []
         for prompt in self.draw(list(prompts), rng, "the prompts that all files have"):
