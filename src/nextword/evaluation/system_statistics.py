@@ -47,8 +47,9 @@ def recorded(
     """Make the record of an evaluation from the scores of all samples files.
 
     ``passes`` maps the name of each system to its files with their scores. ``human`` has the scores of the human
-    references. ``left_out`` maps each metric that "all" left out to the reason. ``unit`` says what is counted as a
-    token. ValueError if ``config.wins`` names a value that was not computed.
+    references. ``left_out`` maps each metric that the choice "all" left out to the reason. ``unit`` names the kind of
+    tokens that are counted. ValueError if several systems are compared and ``config.wins`` names a value that was not
+    computed.
     """
     columns = [one.measured for runs in passes.values() for one in runs]
     measures = _measures([*columns, *([human.measured] if human else [])])
@@ -140,7 +141,7 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
 
 
 def pair_records(tests: Sequence[tuple[str, str, str, PairedTest]]) -> list[PairRecord]:
-    """Records of ``tests``, given as (measure, first system, second system, test), with Holm's correction over all."""
+    """Record ``tests``, tuples (measure, first system, second system, test), with Holm's correction over all tests."""
     records = []
     corrected = holm([test.p_permutation for *_, test in tests])
     for (measure, first, second, test), p in zip(tests, corrected, strict=True):
@@ -205,8 +206,8 @@ def wins(
     votes wins. A metric in which both are equally good has no vote.
 
     ``goals`` maps metric keys to the better values: "lower", "higher" or "human" (closer to the human value; there is a
-    vote only if ``human`` has this value). A metric without a goal has no vote. ``voting`` are the keys of the metrics
-    that vote; None: all metrics with a goal.
+    vote only if ``human`` has this value). A metric without a goal has no vote. ``voting`` has the keys of the
+    metrics that count as votes; None: all metrics with a goal.
 
     Returns:
         The comparisons of all pairs, in the order of ``systems``, and the ranking: more wins first, then fewer losses.

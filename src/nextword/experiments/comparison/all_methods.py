@@ -90,21 +90,21 @@ def compare(  # noqa: PLR0913  (its options)
             ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or as a dict with more settings
             (``docs/compare.md``). Tables keep this order.
         task: Name of the task (``nextword list tasks``), or a dict with its ``name`` and settings.
-        encoder: Encoder of auxiliary texts, for tasks that have such texts.
+        encoder: Folder or hub name of the model that encodes auxiliary texts, for tasks that have such texts.
         seeds: Training seeds; each head is trained once per seed. A seed sets batch order, dropout and new weights.
         start: Further settings of the initial checkpoint: ``seed`` and ``training`` of the small model.
         training: Training settings for all heads, such as ``{"steps": 500}``, which override the task's settings.
         second_training: Training settings for the second stage of heads that are trained in two stages (``then``). They
             override the settings of the first stage.
         fine_tuning: Default learning rates and warm-up, used instead of the task's defaults. None: the defaults of
-            fine-tuning if the model is pretrained, the task's if it is the small model (``docs/train.md``).
+            fine-tuning if the model is pretrained, the task's defaults if it is the small model (``docs/train.md``).
         states: Folder of stored hidden states of the initial checkpoint, built if missing. Only the heads are then
             trained, on these states; the model itself does not run in training (``docs/states.md``).
         threads: Number of CPU threads; None: torch's default.
         keep_models: Whether to keep the trained models. A finished run cannot be inspected without its model.
-        recipe: Settings under the names of these arguments, with ``methods`` for ``heads``: a TOML file, a built-in
-            recipe (``nextword list recipes``), or a dict. Arguments given in addition override the recipe's settings;
-            dicts are merged.
+        recipe: A TOML file, a built-in recipe (``nextword list recipes``) or a dict with settings. They have the names
+            of these arguments, except that ``heads`` is named ``methods``. Arguments given in addition override the
+            recipe's settings; dicts are merged.
         progress: Watcher that receives the progress.
         command: Command line that repeats the comparison; the report shows it.
         engine: Engine that schedules the runs. None: the runs follow one another in this process.
@@ -186,7 +186,8 @@ def make_start(
 ) -> InitialCheckpoint:
     """Make the initial checkpoint of a comparison in ``folder`` if it is missing, and start no runs.
 
-    The arguments and errors are those of ``compare_methods``. A later call of ``compare_methods`` uses the checkpoint.
+    Arguments and errors are as in ``compare_methods``, without ``engine``. A later call of ``compare_methods`` uses the
+    checkpoint.
     """
     place = ComparisonFolder(folder)
     task, config = build_task(config), place.as_begun(config)

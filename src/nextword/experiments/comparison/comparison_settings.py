@@ -175,7 +175,7 @@ def _settings(
 
 
 def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of all training settings. The learning rates of ``fine_tuning`` depend on what is ``given``."""
+    """Defaults of all training settings. The learning rates of ``fine_tuning`` depend on the settings in ``given``."""
     from nextword.experiments.tasks import registry
 
     of_task = registry.get(config.task).training_defaults

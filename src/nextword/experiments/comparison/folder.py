@@ -3,7 +3,7 @@
 ```
 compare.json                      settings that identify the comparison; no other comparison may use the folder
 start/start.json, start/model/    the initial checkpoint; start/counts.npz if token counts are needed
-start/backbone/                   the checkpoint's weights, if trained models link to them, with a trained model's names
+start/backbone/                   the checkpoint's weights, named as in trained models, if those link to them
 trained/<head-objective>-seed<k>/ outcome.json and model/, or checkpoints while the training is unfinished
 trained/<...>--then-<...>-seed<k>/ the same for a second stage
 search/<method>.json              the settings that a method's search tried and chose
@@ -87,7 +87,7 @@ class ComparisonFolder(ResumableFolder):
     def as_begun(self, config: CompareConfig) -> CompareConfig:
         """Return ``config`` with the ``fine_tuning`` of the comparison in this folder, unless ``config`` sets it.
 
-        For a comparison that began before ``fine_tuning.normalize`` existed, it is None unless ``config`` sets it.
+        If the comparison began before ``fine_tuning.normalize`` existed, this setting is None unless set in ``config``.
 
         Raises:
             ValueError: If ``compare.json`` cannot be read.
@@ -103,9 +103,10 @@ class ComparisonFolder(ResumableFolder):
         return config.model_copy(update={"fine_tuning": kept})
 
     def expect(self, config: CompareConfig, task: Task) -> None:
-        """Check that the folder is empty or belongs to this comparison. Nothing is written.
+        """Check that the folder is empty or belongs to the comparison with the settings ``config``. Nothing is written.
 
-        Methods and seeds may be added. Methods without finished runs, and settings in ``task.may_change``, may differ.
+        Methods and seeds may be added. Methods without finished runs, settings in ``task.may_change`` and the
+        folder of stored states may differ.
 
         Raises:
             ValueError: If the folder belongs to another comparison (the message names the keys that differ) or has
@@ -191,7 +192,7 @@ class ComparisonFolder(ResumableFolder):
 def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
     """Load the record of class ``kind`` at ``path``. ``None`` if the file does not exist or cannot be read.
 
-    For a file that cannot be read, a warning gives the reason, followed by ``otherwise``: what is done in its place.
+    For a file that cannot be read, a warning gives the reason and ``otherwise``, such as "the search is made again".
     """
     if not path.exists():
         return None

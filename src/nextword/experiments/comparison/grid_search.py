@@ -1,4 +1,4 @@
-"""Grid search: trains a method with every combination of settings, and chooses that with the lowest validation loss.
+"""Grid search: trains a method with every combination of settings, and chooses the one with the lowest validation loss.
 
 All seeds use the chosen combination. The test split is not used. The file ``search/<method>.json`` is written after
 each combination, so an interrupted search resumes. The search trains with one seed (``search_seed``). The run with this

@@ -150,7 +150,7 @@ class InitialCheckpoint:
         return load(folder, objective=objective)
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:
-        """Loads a trained model from ``folder`` in a form that the task can measure."""
+        """Loads a trained model from ``folder`` in a form that ``task`` can measure."""
         return load(folder)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
@@ -159,7 +159,7 @@ class InitialCheckpoint:
 
     @property
     def stored(self) -> dict[str, JsonValue] | None:
-        """Facts about the stored states, for the record of a run. None if the training runs the model."""
+        """Facts about the stored hidden states, for the record of a run. None if training does not use such states."""
         return None
 
 

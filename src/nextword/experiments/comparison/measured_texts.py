@@ -61,8 +61,8 @@ class MeasuredTexts(Record):
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
     """Evaluate the generated texts of all runs. Returns a mapping from each decoding's title to an evaluation.
 
-    In an evaluation, each method is one system, with the samples files of all training seeds and sampling seeds. If the
-    models of an untrained method generate equal texts, only the files of one of them are used.
+    In an evaluation, each method is one system, with the samples files of all training seeds and sampling seeds. If an
+    untrained method generates equal texts with several training seeds, only one of these seeds is used.
     """
     if setting.task.writes is None or not records:
         return {}
@@ -181,8 +181,8 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     """For each of the first prompts, the human reference and the texts that the methods generated.
 
     The texts are those of the first training seed and the first sampling seed, with the first decoding that samples
-    (the first of all if none samples). If this decoding is used with and without prompts, there is an example for each.
-    The choice does not depend on the texts.
+    (the first of all if none samples). If this decoding is used with and without prompts, there are examples of both.
+    The choice of examples does not depend on the texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:

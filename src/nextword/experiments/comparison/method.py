@@ -142,7 +142,7 @@ class Method(MethodSettings):
         return found
 
     def with_settings(self, chosen: Mapping[str, JsonValue]) -> Method:
-        """A copy of the method with the settings ``chosen``, from path to value. It has the same title and no search.
+        """A copy with the settings ``chosen``, a mapping from setting path to value, with the same title and no search.
 
         Raises:
             ValueError: If a path does not exist or a value is wrong.

@@ -55,11 +55,12 @@ def checked_task(config: CompareConfig) -> Task:
 
 
 def check_settings(config: CompareConfig, task: Task) -> None:
-    """Check the settings of a comparison as far as no model is needed.
+    """Run all checks of a comparison's settings that need no model.
 
     Raises:
-        ValueError: If a training setting is unknown, a package is missing, a conditioner has no text, generated texts
-            cannot be evaluated, or ``states`` is set and a method cannot be trained from stored states.
+        ValueError: If a training setting is unknown, a package is missing, the task has no auxiliary text for a
+            conditioner, generated texts cannot be evaluated, or ``states`` is set and a method cannot be trained from
+            stored states.
     """
     common_settings(config)
     for method in all_candidates(config):
@@ -131,12 +132,12 @@ def all_candidates(config: CompareConfig) -> list[Method]:
 
 
 def most_layers(config: CompareConfig) -> int:
-    """Number of layers whose hidden states a comparison's stored states must have: the most that a method reads."""
+    """Number of layers whose hidden states a comparison must store: the most that a method reads, but at least 1."""
     return max(1, *map(read_layers, all_candidates(config)))
 
 
 def read_layers(method: Method) -> int:
-    """Number of layers whose hidden states ``+mi`` of the method's heads reads (decoder-only); 0 without ``+mi``."""
+    """Number of layers whose hidden states the method's head with ``+mi`` reads (decoder-only); 0 without ``+mi``."""
     read = [getattr(parse_head(head), "mi", None) for head in (method.head, method.trained_head)]
     return max(0 if one is None else one.layers or 3 for one in read)
 

@@ -54,7 +54,7 @@ class StoredStart(InitialCheckpoint):
     """An initial checkpoint with stored hidden states, so that the model does not compute them in training.
 
     Attributes:
-        states: Folder of the store.
+        states: Folder of the stored states.
     """
 
     states: Path = Path()
@@ -69,7 +69,7 @@ class StoredStart(InitialCheckpoint):
         return self.record.parameters + sum(one.numel() for one in own)
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Write the head of ``model`` into ``folder``, and hard links to the backbone's weights, or copies."""
+        """Write the head of ``model`` into ``folder``, with the backbone's weights as hard links or else as copies."""
         model.config.dtype = model.dtype  # the training may have changed the precision
         write_ordinary(model, str(self.folder / "model"), folder, self.folder / SHARED)
 
@@ -92,7 +92,7 @@ class StoredStart(InitialCheckpoint):
 
     @property
     def stored(self) -> dict[str, JsonValue]:
-        """Tokens, precision and rounding of the store."""
+        """Number of tokens, precision and rounding of the stored states."""
         manifest = manifest_of(self.states)
         return {
             "tokens": manifest.tokens,

@@ -106,10 +106,10 @@ def expected_experiment(name: str, scale: Scale) -> AtScale:
 def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
     """All overrides of an experiment's recipe, as ``key.path=value``, including those that set data paths.
 
-    Data paths are local paths. If ``data`` is None, they stay as in experiments.toml, such as ``xsum/pairs.jsonl``.
+    ``data`` converts data paths to local paths; None: they stay as in experiments.toml, such as ``xsum/pairs.jsonl``.
 
     Raises:
-        ValueError: If data is missing.
+        ValueError: If a file of ``data`` is missing or empty.
     """
     paths = {key: wanted if data is None else data.resolved(wanted) for key, wanted in one.data.items()}
     return [*one.overrides, *(f"{key}={json.dumps(path)}" for key, path in paths.items())]
@@ -190,7 +190,7 @@ class Minutes:
 
 
 def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
-    """Minutes of a table's experiments at ``scale``; ``None`` if none is done there or one has unknown minutes."""
+    """Minutes of a table's experiments at ``scale``; ``None`` if there are none or the minutes of one are unknown."""
     asked = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
     done = {of: expected_experiment(of, scale) for of in (one.runs_of or name for name, one in asked.items())}
     if not done or any(one.minutes is None for one in done.values()):
@@ -201,7 +201,10 @@ def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
 
 
 def effort(table: PaperTable, scale: Scale = "small") -> str:
-    """The duration of a table in words: "about 5 min" (one thread), "trained" if unknown, or why nothing is trained."""
+    """Duration of a table's experiments in words, such as "about 5 min" (with one thread).
+
+    "trained" if the duration is unknown. If nothing is trained, the reason in a few words.
+    """
     if table.kind in WITHOUT_TRAINING:
         return WITHOUT_TRAINING[table.kind]
     minutes = minutes_of(table, scale)

@@ -43,7 +43,7 @@ class Request:
     """Request to reproduce tables: their names, scale, data and settings.
 
     Attributes:
-        tables: Names PAPER/TABLE.
+        tables: Names of the tables, as PAPER/TABLE.
         scale: Scale of the experiments: small, pretrained or paper.
         data: Paths of the data sets.
         out: Folder for all results.

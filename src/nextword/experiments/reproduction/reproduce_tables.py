@@ -34,7 +34,7 @@ class Reproduced:
 
 
 def tables_named(wanted: Sequence[str]) -> list[str]:
-    """Names of the tables in ``wanted``, each once, as PAPER/TABLE. An item is a table, or PAPER for all its tables.
+    """Names PAPER/TABLE of the tables in ``wanted``, each once. In ``wanted``, PAPER means all tables of a paper.
 
     Raises:
         ValueError: If a paper or table is unknown; the message suggests the nearest name.

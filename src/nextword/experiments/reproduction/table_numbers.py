@@ -46,7 +46,7 @@ class CellValue:
 
     Attributes:
         by_seed: A mapping from training seed to our number, in the paper's unit; empty for text.
-        low: Lower end of the 95 % interval over seeds; with one seed, of the measurement.
+        low: Lower end of the 95 % interval over seeds; with one seed, of the measurement's interval.
         high: Upper end of the interval.
         text: Text instead of a number.
     """
@@ -65,7 +65,7 @@ class CellValue:
 
 
 def cell_value(address: Address, one: ExperimentResults) -> CellValue:
-    """Return our number at ``address`` in the results of the experiment ``one``. Settings and data do not need a run.
+    """Return our number at ``address`` in the experiment ``one``. Numbers from settings and data do not need a run.
 
     Raises:
         MissingValueError: If there is no number at this address.

@@ -162,7 +162,8 @@ Cells = Mapping[tuple[str, str], CellValue | str]
 def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
     """Test every claim of a table with our numbers.
 
-    ``cells`` and ``people`` map row title and column name to our number and to the human value of the same measure.
+    ``cells`` maps pairs of row title and column name to our number, and ``people`` maps such pairs to the human value
+    of the same measure.
     """
     judged = []
     for claim in table.claims:

@@ -177,7 +177,7 @@ class Ambiguous(Task):
 
 
 class TwoAnswers(Measures):
-    """Measures Acc@k of the two correct words, rank and spectrum of log-probabilities, and answers to word lists."""
+    """Measures Acc@k, the rank and spectrum of log-probabilities, and predictions after lists of words."""
 
     def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
         self._data, self._probes, self._config = data, asked, config

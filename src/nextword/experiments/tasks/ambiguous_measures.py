@@ -85,7 +85,7 @@ def accuracy(
 ) -> dict[str, MetricValue]:
     """Acc@k (``hits_at_k``) over all prompts, and over the prompts of each group ("places", "people").
 
-    If ``mode`` is "joint", also the mean loss on the two correct words.
+    If ``mode`` is "joint", the mean loss on the two correct words is added, unless it is infinite.
     """
     parts, nats = [], []
     for part in batches(prompts, batch_size, progress):
@@ -121,10 +121,10 @@ def _share(hits: np.ndarray, unit: str) -> MetricValue:
 def rank_and_spectrum(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], max_rows: int, batch_size: int, progress: Progress
 ) -> tuple[dict[str, MetricValue], list[float] | None]:
-    """Numerical rank and spectrum of the joint log-probabilities at all prompt positions (at most ``max_rows`` rows).
+    """Numerical rank and spectrum of a matrix of joint log-probabilities: at most ``max_rows`` rows, one per position.
 
-    If some rows have a probability of 0, whose logarithm is infinite, the number of these rows is given instead of the
-    rank.
+    The positions are those of all prompts. If some rows have a probability of 0, whose logarithm is infinite, the
+    number of these rows is given instead of the rank, and the spectrum is None.
     """
     stacked: list[np.ndarray] = []
     rows = 0
@@ -161,7 +161,7 @@ def example_predictions(
     modes: Sequence[str],
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The top ``k`` tokens for one prompt per group and mode, with the contribution of each part of the head.
+    """The top ``k`` tokens for one prompt per group in each of ``modes``, with contributions of the parts of the head.
 
     Such a part is a cache, for instance. The correct tokens are the first tokens of both correct words, as for Acc@k.
     """
@@ -227,7 +227,7 @@ def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], se
 
 
 def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
-    """The prompts in ``asked`` that have only known words, and whose listed words begin with different tokens.
+    """The prompts in ``asked`` with only words that ``tokenizer`` knows, and listed words with different first tokens.
 
     Raises:
         ValueError: If there is no such prompt.
@@ -253,7 +253,7 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """For each set of prompts in ``asked``, the mean total probability of the words that a prompt lists.
+    """For each set of prompts in ``asked`` with equal ``name``, the mean total probability of the listed words.
 
     If these words are correct, also the mean entropy of their shares of this probability, divided by the entropy of
     equal shares.
@@ -278,7 +278,7 @@ def probe_metrics(
 def probe_examples(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
-    """The most probable tokens after the first prompt of each set in ``asked``, in each mode: one per listed word."""
+    """In each of ``modes``, top tokens after the first prompt of each ``name`` in ``asked``: one per listed word."""
     first: dict[str, WordProbe] = {}
     for probe in asked:
         first.setdefault(probe.name, probe)

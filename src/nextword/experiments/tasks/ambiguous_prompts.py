@@ -154,8 +154,9 @@ class Haystack:
     ) -> list[AmbiguousPrompt]:
         """Add the surrounding text to ``prompts``. With the default settings, prompts are unchanged.
 
-        The added words are from ``pairs``: the word pairs of the same split, by group. The added text depends only on
-        the prompt and ``seed``. If ``training`` is true, the share ``noise`` of the prompts gets wrong labels.
+        The added words are from ``pairs``, a mapping from group to the word pairs of the same split. The added text
+        depends only on the prompt and ``seed``. If ``training`` is true, the share ``noise`` of the prompts gets wrong
+        labels.
 
         Raises:
             ValueError: If there are too few other words.

@@ -228,7 +228,7 @@ def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPai
 
 
 def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> list[AmbiguousPrompt]:
-    """All prompts from ``pairs``: the ``diagonals`` of every two pairs in each template of ``group`` and order."""
+    """All prompts from ``pairs``: each diagonal of every two pairs, in both orders, in each template of ``group``."""
     return [
         AmbiguousPrompt(template.format(*shown), group, shown, other)
         for first, second in combinations(pairs, 2)

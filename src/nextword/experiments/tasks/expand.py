@@ -261,7 +261,7 @@ class SteeringScorer:
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """Nats, bits per byte and perplexity of all articles together, and the mean perplexity over articles."""
+        """From each article's ``nats``: nats, bits per byte and perplexity of all articles, and the mean perplexity."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)

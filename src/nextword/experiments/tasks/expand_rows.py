@@ -70,7 +70,7 @@ class SummaryArticles(Data):
         return encoder_named(self._config.encoder or MINILM)
 
     def prompts(self, tokenizer: PreTrainedTokenizerBase) -> SummaryPrompts:
-        """Object that makes prompts from summaries, and beginnings of articles."""
+        """Object that shortens summaries to prompts, and articles to their beginnings."""
         return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
@@ -164,7 +164,7 @@ class Articles:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], start: int) -> Articles:
-        """Tokenize texts, each as a whole."""
+        """Tokenize ``texts``, each as a whole, with the token ``start`` before each."""
         parts: list[Int[np.ndarray, "T"]] = []
         for begin in range(0, len(texts), AT_ONCE):
             encoded: Any = tokenizer(list(texts[begin : begin + AT_ONCE]), add_special_tokens=False, verbose=False)
@@ -177,11 +177,11 @@ class Articles:
         return len(self.begins) - 1
 
     def tokens(self, number: int) -> int:
-        """Number of tokens of an article, without its start token."""
+        """Number of tokens of the article with index ``number``, without its start token."""
         return int(self.begins[number + 1] - self.begins[number]) - 1
 
     def slice(self, number: int, position: int, length: int) -> list[int]:
-        """``length`` tokens of an article from ``position``. Position 0 is the start token."""
+        """``length`` tokens of the article with index ``number``, from ``position``. Position 0 is the start token."""
         begin = int(self.begins[number]) + position
         tokens: list[int] = self.ids[begin : begin + length].tolist()
         return tokens
@@ -268,7 +268,7 @@ class Beginning:
 
 
 class SummaryPrompts:
-    """Makes prompts from summaries (at most ``longest`` tokens) and beginnings of articles (``length`` tokens)."""
+    """Shortens summaries to prompts (at most ``longest`` tokens), and articles to their first ``length`` tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, length: int, longest: int) -> None:
         self.tokenizer, self.length, self.longest = tokenizer, length, longest
@@ -293,7 +293,7 @@ class SummaryPrompts:
         return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
 
     def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
-        """Beginnings of the articles with at least ``length`` tokens. ``part`` is the split's name in the message.
+        """Beginnings of the articles with at least ``length`` tokens. ``part`` is the split's name in error messages.
 
         Raises:
             ValueError: If no article is long enough, or the tokenizer gives no character offsets.
@@ -341,7 +341,7 @@ def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> 
 
 
 class SummaryInputs:
-    """Makes the conditioner's inputs from summaries. A model without a conditioner gets none.
+    """Makes the conditioner's inputs from summaries. A model without a conditioner gets no inputs.
 
     Each summary is encoded once, and its states are kept. ``auxiliary`` makes inputs from summaries; None: there is no
     encoder, and the model must not have a conditioner.

@@ -6,8 +6,8 @@ The data is plain text, read from the beginning to the end:
      Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role on the
      television series The Bill in 2000 .
 
-Window and stride are settings, and every token is scored exactly once. Bits per byte can be compared between
-tokenizers.
+The test text is scored in windows of ``window`` tokens that begin every ``stride`` tokens. Every token is scored
+exactly once. Bits per byte can be compared between tokenizers.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class TargetLikelihood(Measures):
     """Measures the likelihood of each test target after its context (the source or prompt).
 
-    ``tokens`` is a function of a tokenizer, the name of a split, and a number. It returns this many first pairs of the
-    split (None: all) as token ids.
+    ``tokens`` is a function that gets a tokenizer, the name of a split and a number n. It returns the first n pairs of
+    the split (None: all pairs) as token ids.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TargetLikelihood(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Nats, perplexity and bits per byte, with each target as one block of the bootstrap interval."""
+        """Nats, perplexity and bits per byte of the targets. Bootstrap intervals resample whole targets."""
         with inference_mode_of(model):
             total = self._likelihood(model, self._tokens(tokenizer, "test", None), progress)
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"))

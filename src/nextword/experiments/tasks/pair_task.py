@@ -66,7 +66,7 @@ class PairsConfig(Settings):
     """Batch size of the measurements, in pairs."""
 
     def samples(self, other: OtherFiles) -> PairSamples:
-        """Read the pairs; ``other`` reads files that are not JSON lines."""
+        """Read the pairs; ``other`` reads files that are not tables."""
         reading = PairReading(
             source=Side("source", self.source_field), target=Side("target", self.target_field),
             split_field=self.split_field, validation_share=self.validation_share, test_share=self.test_share,
@@ -120,7 +120,7 @@ class PairRows(Data):
     """Rows with sources as ``input_ids`` and targets as ``labels``, one row per target.
 
     Args:
-        pairs: The task's pairs, or another object with splits and ``describe``.
+        pairs: The task's pairs, or another object with ``train``, ``validation`` and ``describe``.
         encoder: Function from a tokenizer to the object that tokenizes pairs.
         first: Pairs for training the initial model; None: the training pairs.
     """
@@ -191,7 +191,7 @@ class PairTaskConfig(PairsConfig):
 class PairTask(Task):
     """Base class of tasks on pairs for encoder-decoder models.
 
-    ``other`` reads data that is not a table. ``start_pairs`` makes the pairs for training the small initial model.
+    ``other`` reads files that are not tables. ``start_pairs`` makes the pairs for training the small initial model.
     """
 
     architecture = ENCODER_DECODER

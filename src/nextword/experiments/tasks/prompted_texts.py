@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Generates one text per prompt, as long as the human reference, or with ``longest``, until the model ends it.
+    """Generates one text per prompt, either as long as the human references or until the model ends the text.
 
     Args:
         texts: Decodings and metrics of the texts.
@@ -78,7 +78,7 @@ class PromptedTexts(Writes):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Generate the samples files in ``files``, which maps paths to decoding and seed.
+        """Generate the samples files in ``files``, which maps each path to its decoding and seed.
 
         ``arguments`` are further arguments of ``generate``. An unfinished file is resumed after its last written batch.
         The log-probabilities of the human references are computed once per kind of prompts. If the model may end a

@@ -150,7 +150,8 @@ class Summarise(PairTask):
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
     """Pairs made by removing sentences (PEGASUS) from the training documents and the additional documents in ``data``.
 
-    ``data`` are text files, or data sets whose training split is used. These are read and split like the task's data.
+    ``data`` names text files, and data sets that are read and split like the task's data. Of a data set, the training
+    split is used.
 
     Raises:
         ValueError: If a file does not exist, or no document has enough sentences.

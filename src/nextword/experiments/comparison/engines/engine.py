@@ -48,7 +48,7 @@ class Engine(ABC):
 
     @abstractmethod
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
-        """Carry out each run once, and yield its outcome as soon as it has finished or failed.
+        """Carry out each run once, and yield the run with its outcome as soon as it has finished or failed.
 
         The watcher ``setting.stages`` receives each run's progress. After the generator is closed, no run continues.
 
@@ -174,8 +174,8 @@ def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
 def startable(waiting: Sequence[Run], running: Iterable[Run], setting: Setting) -> list[Run]:
     """The runs in ``waiting`` that may start now.
 
-    A run may not start if a running run, or a run before it in ``waiting``, needs the same unfinished training. If one
-    of the two has an unfinished search, they may not have any training in common.
+    A run may not start if a running run, or a run before it in ``waiting``, needs the same unfinished training. If the
+    grid search of one of these two runs is unfinished, a finished training that both need also prevents the start.
     """
     before = [needs(run, setting.config, setting.folder) for run in running]
     free = []

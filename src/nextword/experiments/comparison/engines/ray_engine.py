@@ -51,7 +51,7 @@ class RayEngine(Engine):
     """
 
     def expect(self, config: CompareConfig) -> None:
-        """Start Ray, and check that some machine has enough cores and GPUs for a run (not with ``RAY_ADDRESS``).
+        """Start Ray. Unless ``RAY_ADDRESS`` is set, check that a machine has enough cores and GPUs for a run.
 
         Raises:
             ValueError: If Ray is not installed, torchrun has started several processes, or no machine has enough
@@ -166,7 +166,7 @@ class Message:
 
 
 class Mailbox:
-    """A Ray actor that queues the tasks' messages."""
+    """A Ray actor that queues the progress messages of Ray tasks."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
@@ -203,7 +203,7 @@ class Deliveries:
 
 
 class PostingWatcher(Watcher):
-    """Watcher of ``run`` that posts progress reports to ``mailbox``. The run's outcome is returned, not posted.
+    """Posts the progress reports of ``run`` to ``mailbox``, but not its outcome, which ``carried_out`` returns.
 
     Posting never waits, because Ray would give the cores of a waiting task to another task.
     """
@@ -235,7 +235,7 @@ class PostingWatcher(Watcher):
 
 @dataclass(frozen=True)
 class Work:
-    """Data sent to all tasks of a comparison."""
+    """Data sent to every Ray task of a comparison."""
 
     config: CompareConfig
     start: InitialCheckpoint
@@ -251,8 +251,8 @@ def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception
     """Carry out one run in a Ray process.
 
     Returns:
-        The outcome, and the number of posted messages. An error that would make every run fail is returned as a value:
-        if it were raised, Ray would convert it to the text of its traceback.
+        The outcome, and the number of posted messages. An error that would make every run fail is returned in place
+        of the outcome: if it were raised, Ray would convert it to the text of its traceback.
     """
     watcher = PostingWatcher(mailbox, run)
     _settle_in(work)

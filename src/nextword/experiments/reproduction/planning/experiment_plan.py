@@ -49,10 +49,10 @@ class ExperimentPlan:
 
     Attributes:
         name: Name of the experiment.
-        tables: Requested tables that use its results.
+        tables: Requested tables that use the experiment's results.
         data: Data paths as in experiments.toml: a data set or a file in it.
         problems: Faults that prevent the experiment, one line each.
-        notes: Messages that do not prevent it, one line each.
+        notes: Other messages, one line each.
         methods: Number of methods.
         seeds: Training seeds of each method.
         start: Description of the initial checkpoint of all methods.
@@ -62,7 +62,7 @@ class ExperimentPlan:
         parameters: Parameters of the largest method.
         disk: Bytes of models and checkpoints.
         work: The trainings and model sizes; None: there is a problem, or no model could be built.
-        costs: Cost per step of each training, in the order of ``work.all_trainings``; empty before ``timed``.
+        costs: Cost per step of each training, in the order of ``work.all_trainings``; empty before ``timed`` is called.
     """
 
     name: str
@@ -97,7 +97,7 @@ class ExperimentPlan:
 
 @dataclass
 class Findings:
-    """Faults that prevent an experiment (``problems``), and messages that do not (``notes``), one line each."""
+    """Faults that prevent an experiment (``problems``), and other messages (``notes``), one line each."""
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
 
 
 def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
-    """The plan with the cost of its steps, which ``clock`` measures on this machine or estimates for a GPU."""
+    """Return ``plan`` with the cost of its steps, which ``clock`` measures on this machine or estimates for a GPU."""
     if plan.work is None:
         return plan
     work = plan.work
@@ -125,7 +125,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     """Plan the experiment ``name`` at the scale of ``request``, without times.
 
     Raises:
-        ValueError: If the experiment is not done at this scale, or an override is not a setting of it.
+        ValueError: If the experiment is not done at this scale, or does not have a setting that an override names.
     """
     one = expected_experiment(name, request.scale)
     findings = Findings(problems=request.data.missing(one.data.values()))
@@ -287,7 +287,7 @@ LINES = 1000
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """Task with synthetic texts in place of ``data``; ``None`` if that is not plain text, or the task rejects them."""
+    """Task with synthetic texts in place of ``data``; ``None``: a data set is not plain text or the task rejects it."""
     data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
@@ -323,7 +323,7 @@ def judge_models(texts: Texts, findings: Findings) -> None:
 
 
 def find_model(name: str | None, where: str, findings: Findings) -> None:
-    """Check ``name``: a folder with a readable config.json, a GGUF file, a downloaded hub model, or "start".
+    """Check that ``name`` is a folder with a readable config.json, a GGUF file, a downloaded hub model, or "start".
 
     Faults are added to ``findings``; their messages name the setting ``where``.
     """

@@ -176,7 +176,7 @@ def experiment_work(
     """Compute the trainings of a comparison from its settings and data.
 
     Args:
-        config: The comparison.
+        config: Settings of the comparison.
         task: Its task, possibly with synthetic data.
         origin: The comparison that makes the initial checkpoint, and its task; None: ``config`` and ``task``.
         lacks: Reason why steps cannot be timed, see ``ExperimentWork``.
@@ -227,7 +227,7 @@ class PlannedTraining:
 
     Attributes:
         method: The method.
-        stage: 0 for the first, 1 for the second.
+        stage: 0 for the first stage, 1 for the second.
         settings: Training settings.
         runs: Number of seeds.
         steps: Optimiser steps; None: the length is set in epochs and the number of rows is unknown.
@@ -267,7 +267,9 @@ def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength
 
 
 def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:
-    """Tokens per training row: the length in a task's ``settings``, or else the mean over 200 rows of ``task``.
+    """Tokens per training row: the length in a task's ``settings``, or the mean over the first 200 rows of ``task``.
+
+    ``None`` if ``settings`` has no length and ``task`` is None.
 
     >>> row_length({"block": 256}), row_length({"max_source_tokens": 500, "max_target_tokens": 60})
     (RowLength(tokens=256, exactness='exactly'), RowLength(tokens=560, exactness='at most'))

@@ -212,7 +212,7 @@ class _Enough(TrainerCallback):
 
 
 class FewRows:
-    """``count`` random rows of the data set ``rows``: the same in every call."""
+    """At most ``count`` random rows of the data set ``rows``: the same in every call."""
 
     def __init__(self, rows: Any, count: int) -> None:
         self._rows = rows

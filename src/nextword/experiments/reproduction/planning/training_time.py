@@ -76,7 +76,7 @@ class Speed:
 
 
 def gpu_speed(text: str) -> Speed:
-    """Speed of the GPU that ``text`` (NAME or NAME:FRACTION) names: its published peak times the fraction reached.
+    """Speed of the GPU that ``text`` (NAME or NAME:FRACTION) names: its published peak times FRACTION (default 0.35).
 
     >>> gpu_speed("A100 40GB:0.5").told
     'A100 40GB at 50% of its published peak, as given'
