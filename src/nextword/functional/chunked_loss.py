@@ -210,7 +210,7 @@ def _free_memory(device: torch.device) -> int:
 def sum_chunks(
     rows: int, row_bytes: int, weight_bytes: int, device: torch.device, columns: VocabShard = ALL_COLUMNS
 ) -> list[slice]:
-    """Slices for a sum over rows whose gradients are added up in the gradient of a weight of ``weight_bytes`` bytes.
+    """Slices that cover the rows of a sum in which all rows add to the gradient of a weight of ``weight_bytes`` bytes.
 
     For every slice, the whole weight is read and its whole gradient is written. Therefore slices of few rows are slow,
     especially if the weight is large. With the automatic budget of a CPU, there is one slice if all rows together take

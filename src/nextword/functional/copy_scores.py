@@ -89,7 +89,7 @@ class CopyScores:
         return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
 
     def relative(self) -> tuple[CopyScores, Float[Tensor, "N"]]:
-        """The same entries with each position's largest score subtracted, and this score (0 if nothing is visible).
+        """The same entries with each position's largest visible score subtracted, and this score; 0 if none is visible.
 
         Without the subtraction, differences of two large masses would lose digits.
         """
@@ -106,7 +106,7 @@ class CopyScores:
         return masked_logsumexp(self.scores, self.visible)
 
     def by_position(self) -> Float[Tensor, "N S"]:
-        """Log-mass of the entry for each position of the text; ``-inf`` if there is no entry or it is not visible."""
+        """Score of the entry at each position of the text; ``-inf`` if no entry is there, or if it is not visible."""
         scores = self.scores.masked_fill(~self.visible, -torch.inf)
         return torch.nn.functional.pad(scores, (self.first_position, 0), value=-torch.inf)
 
@@ -115,7 +115,10 @@ class CopyScores:
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
     def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
-        """Divides ``log_mass[n]`` among the visible entries with the token ``ids[n]``, in proportion to their mass."""
+        """Divides the mass of each token ``ids[n]`` among its visible entries, in proportion to their mass.
+
+        ``log_mass[n]`` is the log of the token's mass. The result has the logs of the parts, as in ``by_position``.
+        """
         entries = self.holding(ids)
         held = entries.any_visible()[:, None]
         total = torch.where(held, entries.log_mass()[:, None], 0.0)
@@ -135,7 +138,7 @@ class CopyScores:
     def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """``log(exp(log_mass) + mass)`` of every token, where ``mass`` is that of the visible entries with the token.
 
-        If there are fewer entries than a quarter of the vocabulary, only the stored tokens are computed. Do not use
+        If there are fewer entries than a quarter of the vocabulary, only stored tokens get new values. Do not use
         ``log_mass`` afterwards: without gradients, the result may overwrite it.
         """
         if self.ids.shape[1] >= _SHARE_LOOKED_UP * log_mass.shape[1]:
@@ -233,7 +236,7 @@ class Retrieved(CopyScores):
 
 
 def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
-    """A mapping from each name in ``stored`` with ``Retrieved`` entries to their documents and positions."""
+    """A mapping from name to documents and positions (``stands``), for the ``Retrieved`` entries in ``stored``."""
     return {name: entries.stands for name, entries in stored.items() if isinstance(entries, Retrieved)}
 
 

@@ -57,7 +57,7 @@ class KeysInPlace:
         return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
 
     def scored(self, queries: Float[Tensor, "B Q D"], score: Callable[[Tensor, KeysInPlace], Tensor]) -> Tensor:
-        """Scores (B, Q, S) that ``score`` computes of queries and keys; with ``counts``, 0 beyond a sequence's keys."""
+        """Scores (B, Q, S) that ``score`` computes from queries and keys; with ``counts``, 0 after the last key."""
         if self.counts is None:
             return score(queries, self)
         scores = queries.new_zeros(*queries.shape[:2], self.index.shape[1])
@@ -91,7 +91,7 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
 
 
 class StreamsInPlace(Mapping[str, Tensor]):
-    """A mapping from name to tensor (B, S, ...). On access, a tensor is copied from rows of the table with its name."""
+    """A mapping from name to tensor (B, S, ...), which is copied from rows of ``tables[name]`` when it is accessed."""
 
     def __init__(
         self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"], counts: tuple[int, ...] | None = None
@@ -108,5 +108,5 @@ class StreamsInPlace(Mapping[str, Tensor]):
         return len(self._tables)
 
     def in_place(self, name: str) -> KeysInPlace:
-        """The vectors with the name ``name`` as ``KeysInPlace``, without a copy."""
+        """Rows of ``tables[name]`` as ``KeysInPlace``, not copied."""
         return KeysInPlace(self._tables[name], self._index, self._counts)

@@ -65,7 +65,7 @@ def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tenso
 def aligned_at_end(
     positions: Shaped[Tensor, "B S ..."], dropped: Int[Tensor, "B"], length: int
 ) -> Shaped[Tensor, "B length ..."]:
-    """Removes the ``dropped`` last positions of each row, then returns the last ``length`` positions.
+    """Removes the last ``dropped[b]`` positions of each row b, then returns the row's last ``length`` positions.
 
     If a row has fewer positions left, its first position fills the gap (where ``known_at_end`` is False).
 

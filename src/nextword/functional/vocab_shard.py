@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class VocabShard:
-    """All V columns on one process. ``SharedColumns`` has the same methods for a shard of several processes.
+    """All V columns on one process. ``SharedColumns`` has the same methods for columns divided among processes.
 
     >>> import torch
     >>> scores = torch.tensor([[1.0, 3.0, 2.0]])
@@ -37,7 +37,7 @@ class VocabShard:
         return scores.amax(-1, keepdim=True)
 
     def total(self, part: Tensor) -> Tensor:
-        """The sum over all columns, given the sum over this process's columns."""
+        """The sum over all columns; ``part`` is the sum over this process's columns."""
         return part
 
     def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:

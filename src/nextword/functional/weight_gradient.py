@@ -34,7 +34,7 @@ class Factors(NamedTuple):
         return (2 * self.left._nnz() if self.left.is_sparse else self.left.numel()) + self.right.numel()
 
     def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
-        """Adds the product to ``total`` (V, D) in place, and returns it; if ``total`` is None, a new tensor."""
+        """Adds the factors' product to ``total`` (V, D) in place and returns ``total``; None: returns a new tensor."""
         dtype = torch.promote_types(self.left.dtype, torch.float32)
         if self.left.is_sparse and self.left.dtype != dtype:  # CUDA has no sparse product in half precision
             return Factors(self.left.to(dtype), self.right.to(dtype), self.blocks).add_to_(total, shape)

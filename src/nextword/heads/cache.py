@@ -53,8 +53,8 @@ class CacheConfig(HeadConfig):
 class CacheHead(Head):
     """The softmax mixed with stored tokens, which are scored by the similarity of states; no new parameters.
 
-    Formula, if ``weight`` is None: with scores ``z`` of the softmax, stored pairs of a state ``k_j`` and a token
-    ``x_j``, and similarities ``s_j = h_t . k_j / (sqrt(D) temperature)``::
+    Formula, if ``weight`` is None: with the softmax's score ``z_w`` of a token w, stored pairs of a state ``k_j`` and a
+    token ``x_j``, and similarities ``s_j = h_t . k_j / (sqrt(D) temperature)`` to the current state ``h_t``::
 
         P(w) = (exp z_w + sum_{j: x_j = w} exp s_j) / (sum_v exp z_v + sum_j exp s_j)
 

@@ -113,12 +113,12 @@ class Table2TextConfig(Settings):
 
 
 class TableRows(PairRows):
-    """Rows with tables as ``input_ids`` and sentences as ``labels``; for the initial model, also additional text."""
+    """Training rows, each with a table as ``input_ids`` and a sentence that follows from it as ``labels``."""
 
     pairs: TableSamples
 
     def whole_text(self) -> str:
-        """All training text: sentences, additional text, and for each table the cells of one sentence's columns."""
+        """Training sentences, additional text, and from each training table the columns that one sentence is about."""
         train = self.pairs.train
         tables = list({one.table.name: one for one in train}.values())
         cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.pairs.as_text(tables)]
@@ -126,7 +126,7 @@ class TableRows(PairRows):
         return "\n".join(texts)
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Rows for the initial model: the training sentences, and the sentences removed from the additional text."""
+        """Training rows, and rows of additional text: a paragraph with a masked sentence, and the sentence as label."""
         return super()._rows([*self.pairs.as_text(self.pairs.train), *self._first.pairs], tokenizer)
 
     def test_text(self) -> str:

@@ -103,9 +103,9 @@ NO_YEAR = 2260
 def numbers(cells: Sequence[str]) -> list[float | None]:
     """The first number of each cell. ``None`` for a cell without a number.
 
-    Thousands separators, the colon of a time and white space inside a number are dropped. If a cell of the column
-    contains a result ("3 + 4 = 7"), results are read instead of first numbers. If a number has several points
-    ("1.2.3"), points are dropped in the whole column.
+    Thousands separators, the colon of a time and white space inside a number are dropped. If any cell contains a result
+    ("3 + 4 = 7"), only results are read, and cells without a result get ``None``. If any number has several points
+    ("1.2.3"), the points of all numbers are dropped.
 
     Source: PLOG (Liu et al., 2022), its released code.
 
@@ -121,7 +121,9 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 
 
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
-    """The date of each cell. A missing day or month is 1, a missing year ``NO_YEAR``. ``None`` if a date is impossible.
+    """The date of each cell, or ``None`` if one of the dates does not exist. ``months`` is from ``month_pattern``.
+
+    A missing day or month is 1, a missing year ``NO_YEAR``.
 
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
@@ -164,7 +166,7 @@ class ColumnFacts:
 
 
 def plain(cells: Sequence[str]) -> ColumnFacts:
-    """The cells, with each word capitalised, without facts.
+    """A column without computed facts: only its cells, with each word capitalised.
 
     >>> plain(["new york", "5"])
     ColumnFacts(cells=('New York', '5'), ranks=None, totals=None)
@@ -175,7 +177,7 @@ def plain(cells: Sequence[str]) -> ColumnFacts:
 def complete(cells: Sequence[str]) -> ColumnFacts:
     """Ranks, sum and average of a column in which every cell has a number. Other columns get no facts.
 
-    If every cell also has the name of a month, the ranks are those of dates, and there is no sum or average. Equal
+    If every cell also has the name of a month, the cells are ranked by date, and there is no sum or average. Equal
     values have equal ranks: in 5, 7, 7 both sevens have rank 1 from the top, and 5 has rank 3.
 
     Source: PLOG (Liu et al., 2022). Its released code differs, see ``published``.

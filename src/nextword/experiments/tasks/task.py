@@ -191,7 +191,7 @@ class Measures(ABC):
         """Make all measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Choose test-time settings of the head on validation data, set them in ``model``, and return them (or {})."""
+        """Choose settings of the head on validation data, set them in ``model``, and return them; {} if none."""
         return {}
 
 
@@ -209,7 +209,7 @@ class Writes(ABC):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Generate samples files (docs/file-formats.md), each with its own seed. Each file is written atomically.
+        """Generate texts and write them atomically to samples files (docs/file-formats.md).
 
         All methods must get the same prompts in the same order.
 

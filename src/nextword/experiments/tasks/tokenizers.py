@@ -23,7 +23,7 @@ SMALLEST_VOCABULARY = 258
 def trained_tokenizer(
     text: str, vocabulary: int, cache: Path | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """A byte-level BPE of ``vocabulary`` tokens, trained on ``text``, or loaded from ``cache`` if it is already there.
+    """A byte-level BPE of ``vocabulary`` tokens, trained on ``text``, or loaded if the folder ``cache`` already has it.
 
     The base alphabet is the bytes, so no character is unknown and every text can be scored. ``mask`` is the text of an
     additional special token. ValueError if ``vocabulary`` is smaller than the number of bytes and special tokens.
@@ -60,7 +60,7 @@ def trained_tokenizer(
 def named_or_trained(
     name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """Load the tokenizer ``name`` (a path or hub name); None: train one on the text that ``text`` returns."""
+    """Load the tokenizer ``name`` (a path or hub name); None: train one on ``text()``, see ``trained_tokenizer``."""
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)

@@ -165,7 +165,7 @@ class WindowTask(Task):
     """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
     ``whole_text`` returns the text for training a tokenizer. ``test`` and ``validation`` tokenize the texts of these
-    splits. ``longest`` is passed to ``PromptedTexts``.
+    splits. ``longest`` is the maximum number of tokens of a generated text; None: as many as the human reference has.
     """
 
     may_change = MAY_CHANGE
@@ -248,7 +248,7 @@ def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, M
 
 
 def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    """The measured ``value`` of ``n`` items with its interval, which is left out if one of its ends is not finite."""
+    """A ``MetricValue`` measured on ``n`` items. An ``interval`` with an end that is not finite is left out."""
     low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 

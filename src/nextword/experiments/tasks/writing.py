@@ -76,7 +76,7 @@ class Texts:
     draws: tuple[int, ...] | None = None
 
     def draws_of(self, way: PromptedDecoding) -> tuple[int | None, ...]:
-        """Sampling seeds of each model's samples files with the decoding ``way``; None stands for the training seed."""
+        """Sampling seeds, one per samples file that a model generates with ``way``; None means the training seed."""
         return self.draws if self.draws is not None and way.is_sampled else (None,)
 
 
@@ -157,10 +157,10 @@ class ContinuationConfig(WritingConfig):
 
 
 def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
-    """Cuts the text ``ids`` into blocks without overlap, and makes a prompt of each, at most ``config.prompts``.
+    """Cuts a text into blocks without overlap, and makes a prompt of each of the first ``config.prompts`` blocks.
 
-    The first ``config.prefix`` tokens of a block are the prompt, its other tokens the target. F2-Softmax (section
-    4.1.5) uses 50 and 100 tokens.
+    ``ids`` are the text's tokens, and ``text_bytes`` the UTF-8 bytes of each token. The first ``config.prefix`` tokens
+    of a block are the prompt, the others the target. F2-Softmax (section 4.1.5) uses 50 and 100 tokens.
 
     Raises:
         ValueError: If the text is shorter than one block.

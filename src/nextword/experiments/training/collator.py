@@ -108,10 +108,10 @@ class TaskRows:
         return self._data.validation(self._tokenizer)
 
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
-        """The frozen encoder's states of the auxiliary texts in the training rows, or all rows if ``with_validation``.
+        """States that the frozen encoder of ``model`` computes for the auxiliary texts of the training rows.
 
-        They are computed once for each encoder; ``stage`` then shows the progress. None if ``model`` has no frozen
-        encoder, or if the states would take more than ``LIMIT`` bytes.
+        With ``with_validation``, the validation rows are included. States are computed once for each encoder; ``stage``
+        then shows the progress. None if there is no frozen encoder, or the states would take more than ``LIMIT`` bytes.
         """
         if not is_encodable(model):
             return None
@@ -141,7 +141,7 @@ class Auxiliary:
     """Encoded states of auxiliary texts. A batch has them instead of token ids if all its texts are encoded."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Arguments of ``forward``: ids (B, A) or states (B, A, E) of the auxiliary texts, and their mask.
+        """Arguments of ``forward`` for B auxiliary texts of up to A tokens: ids (B, A) or states (B, A, E), and a mask.
 
         If ``source`` is set, there are also ``source_ids`` and ``source_positions`` (B, S).
         """
@@ -185,7 +185,7 @@ class RightPadding:
     """Object that makes the batch's auxiliary inputs. None: the columns of auxiliary texts are dropped."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Make a (B, T) batch; T is the maximum length. ValueError if ``aligned`` labels and ids differ in number."""
+        """Make a (B, T) batch with maximum length T. ValueError if ``aligned`` and labels are not one per id."""
         ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
         labels, label_mask = padded(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}

@@ -114,7 +114,7 @@ class EarlyStopping(StatefulCallback):
             control.should_save = args.save_strategy != "no"
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop a training that resumes from its final checkpoint."""
+        """Stop a training that resumes from the checkpoint at which it was stopped early."""
         if self.waited >= self._patience:
             control.should_training_stop = True
 

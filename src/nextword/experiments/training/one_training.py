@@ -72,8 +72,8 @@ def fit(
         progress: Function that receives the share of finished steps, or a Trainer callback.
 
     Raises:
-        ValueError: If the data is not suitable, the settings need a package or device that is not available, or
-            ``folder`` has the checkpoints of another training.
+        ValueError: If the data is empty or lacks a column, the settings do not fit the model or need data, a package or
+            a device that is not available, or ``folder`` has the checkpoints of another training.
         DivergedError: If the loss of a step is NaN or infinite.
     """
     folder = Path(folder)

@@ -67,7 +67,7 @@ class TrainingIdentity(Record):
 class StatefulCallback(TrainerCallback, ExportableState):
     """Callback whose attributes in ``checkpointed`` are saved in checkpoints and restored on resuming.
 
-    Trainer itself would restore a callback as a new object, so code that holds the original would not see the values.
+    Trainer itself would restore a callback as a new object. Code that holds the original would not see restored values.
     """
 
     checkpointed: ClassVar[tuple[str, ...]]

@@ -90,7 +90,7 @@ def starting_model(
     folder: RunFolder,
     stored: Any = None,
 ) -> Any:
-    """The model with its head before training. Its new parameters depend only on the seed.
+    """The model to train, with the requested head. The initial values of new parameters depend only on the seed.
 
     A nextword model keeps its head if the same head is requested. With ``stored``, a backbone with stored states, no
     weights are loaded and the head is new. With ``settings.fsdp``, weights stay on disk until they are sharded.

@@ -21,7 +21,7 @@ from nextword.runtime.pretrained import load_tokenizer
 
 
 def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
-    """The test text whose states are in the folder ``states``, and their ``window`` and ``stride`` in tokens.
+    """The test text with states in the folder ``states``, and a mapping with the ``window`` and ``stride`` in tokens.
 
     Raises:
         ValueError: If the states are unfinished or of an encoder-decoder model, their task has no running text, or the

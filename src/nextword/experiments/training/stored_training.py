@@ -86,7 +86,7 @@ def store_task_states(
 
 
 def text_rows(task: Task, rows: TaskRows) -> int:
-    """The number of first rows that form one text without gaps: all training rows for running text, otherwise 0."""
+    """Number of rows, from the first, that form a gapless text: all training rows for running text, otherwise 0."""
     return len(rows.training) if isinstance(task, WindowTask) else 0
 
 
@@ -220,8 +220,8 @@ def expect_stored_rows(
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
     """The model to evaluate on the test split: ``model``, or the full model ``source`` with the head of ``model``.
 
-    The latter is needed if ``model`` has stored states and the task does not measure running text, because only for
-    running text the states of the test split are stored.
+    The full model is needed if ``model`` has stored states and the task does not measure running text, because the
+    states of the test split are stored only for running text.
     """
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
@@ -236,8 +236,8 @@ def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
 def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path | None = None) -> None:
     """Save ``model``, which has stored states, in ``folder`` as an ordinary model, with the weights of ``source``.
 
-    The weight files of ``source`` are linked or copied by ``copied_backbone``, which also explains ``shared``. If it
-    returns False, ``source`` is loaded.
+    The weight files of ``source`` are copied. With ``shared``, a folder of such copies, they are links to these. If
+    ``copied_backbone`` cannot copy the files, ``source`` is loaded.
     """
     if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """In a ``with`` block, only the parameters that a training with ``settings`` trains require gradients.
+    """Freezes, in a ``with`` block, the parameters that a training with ``settings`` does not train.
 
     Low-rank adapters are added as in ``lora_adapters``. After the block, ``requires_grad`` is as before.
 
@@ -99,11 +99,10 @@ def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
 
 
 def trained_modules(model: nn.Module) -> dict[str, int]:
-    """A mapping from the outermost modules whose parameters are all trainable to their numbers of parameters.
+    """A mapping from module name to number of parameters, for outermost modules whose parameters are all trainable.
 
-    The keys are module names. A trainable parameter of a module that is not fully trainable has its own entry. A shared
-    parameter has one entry, under its first name. Entries that differ only in the layer's number are merged, with a
-    ``*`` for the number.
+    A trainable parameter of a module that is not fully trainable has its own entry. A shared parameter is counted once,
+    under its first name. Entries that differ only in the layer's number are merged, with a ``*`` for the number.
 
     >>> from torch import nn
     >>> block = nn.ModuleDict({"norm": nn.LayerNorm(4), "mlp": nn.Linear(4, 4)})
@@ -161,7 +160,7 @@ def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: i
     zero, so adapters change nothing at first.
 
     Raises:
-        ValueError: If peft is not installed, ``settings.targets`` names no layer, or an input or output embedding.
+        ValueError: If peft is not installed, or ``settings.targets`` names no layer or includes an embedding.
     """
     if settings is None:
         yield

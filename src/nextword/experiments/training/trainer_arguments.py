@@ -67,7 +67,7 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Rows per batch in each process. ValueError if processes that share batches cannot divide ``batch_size``."""
+    """Rows of a batch in each process. ValueError if a batch is divided among processes, but not into equal parts."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())

@@ -126,8 +126,8 @@ def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> l
     """Indices of all rows, in an order in which the ``batch_size`` rows of each batch are similar by BM25.
 
     The rows are first put into a chain: each row is followed by the most similar unused row among its ``NEIGHBOURS``
-    nearest neighbours, or if all of these are used, by a random row. The chain is then cut into batches, which are
-    shuffled; an incomplete batch comes last.
+    nearest neighbours, or if all of these are used, by a random row. The chain is then cut into batches, whose
+    order is shuffled; an incomplete batch comes last.
 
     Raises:
         ValueError: If the package bm25s is missing.

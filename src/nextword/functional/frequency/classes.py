@@ -81,7 +81,7 @@ def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray
 
 
 def equal_frequency(counts: Counts, k: int) -> FrequencyClasses:
-    """``k`` classes with about equal sums of counts, by MefMax's rule for K = ``k``; no class is empty.
+    """``k`` classes with about equal sums of counts, divided as by ``mass_boundaries``; no class is empty.
 
     >>> equal_frequency([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1], 3).boundaries, equal_frequency([9, 1, 0], 3).boundaries
     ((3, 6, 12), (1, 2, 3))
@@ -130,7 +130,7 @@ DIVISIONS: dict[str, Callable[[Counts, Any], FrequencyClasses]] = {
 
 
 def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
-    """Divides tokens into classes by one of ``DIVISIONS``; only ``mefmax`` works without ``classes``.
+    """Divides tokens into ``classes`` classes by ``division``, a key of ``DIVISIONS``; ``classes=None`` for ``mefmax``.
 
     Raises:
         ValueError: If the division is unknown, or the number of classes is missing, invalid, or given for ``mefmax``.

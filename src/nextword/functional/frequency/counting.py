@@ -323,7 +323,10 @@ class Tally:
     state: Any
 
     def plus(self, row: Mapping[str, Any], state: Any) -> Tally:
-        """Returns a new tally with ``row`` added and with ``state``; an interruption leaves no half-updated tally."""
+        """Returns a new tally with ``row``, the counts of a batch, added and with ``state``.
+
+        This tally is not changed, so an interruption leaves no half-updated tally.
+        """
         counts = self.counts.copy()
         counts[row["ids"]] += np.asarray(row["counts"], dtype=np.int64)
         return Tally(counts, self.items + int(row["items"]), state)
