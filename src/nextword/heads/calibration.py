@@ -5,10 +5,10 @@ Let ``z`` be the score of a token, ``Z`` the log of the softmax's normaliser, ``
 
     hits(t) = log sum_{j: x_j = token} exp(s_j / t)        mass(t) = log sum_j exp(s_j / t)
 
-The log-probability is ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w``, and
-``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. ``hits`` and ``mass`` are computed at some
-temperatures. If its largest term ``s_j / t`` is subtracted, each of them is smooth in ``log t`` and lies in
-[0, log S]. So a spline interpolates between temperatures.
+The token's log-probability is ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` if the stored tokens have the weight
+``w``, and ``log(exp z + exp hits) - log(exp Z + exp mass)`` if they are jointly normalised with the softmax. ``hits``
+and ``mass`` are computed at some temperatures. Minus its largest term ``s_j / t``, each of the two is smooth in
+``log t`` and lies in [0, log S], so a spline interpolates between these temperatures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Optimum:
     Attributes:
         settings: A mapping from the name of each chosen setting to its value.
         log_probs: Log-probability of each token under these settings, in nats.
-        alone: Log-probability of each token under the distribution that the head adds to, such as the softmax.
+        alone: Log-probability of each token without the head's contribution, for example under the softmax alone.
         silent: Settings under which the head has no effect; None if there are no such settings.
         curve: All settings that were tried, each with its loss in nats per token.
     """
@@ -53,8 +53,8 @@ class Optimum:
 class Calibration(ABC):
     """Reads held-out tokens once, then computes their likelihood under any settings of the head.
 
-    ``Head.calibration`` makes a new one for each pass. Memory per token does not grow with the number of settings tried
-    or of stored tokens. The result does not depend on the current values of the settings that are chosen.
+    ``Head.calibration`` makes a new object for each pass. Memory per token depends neither on the number of tried
+    settings nor on that of stored tokens. The current values of the chosen settings do not matter.
     """
 
     @abstractmethod
@@ -125,8 +125,8 @@ class CopyCalibration(Calibration):
     those computed, refined by interpolation between its neighbours.
 
     ``parts`` returns the other distribution and the stored tokens at a context. ``interpolated``: whether the head can
-    mix them with a weight. ``joint``: whether it can normalise them jointly. If both are true, the setting ``weight``
-    is None for joint normalisation.
+    mix them with a weight. ``joint``: whether it can normalise them jointly. If both are true, ``optimum`` chooses the
+    better way; for joint normalisation, the setting ``weight`` is None.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:
@@ -290,8 +290,8 @@ def _rounded(number: float) -> float:
 def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -> float:
     """The weight that makes ``sum log((1 - w) exp(alone) + w exp(copied))`` largest.
 
-    ``alone`` has the log-probability of each token without stored tokens, ``copied`` among the stored tokens. The sum
-    is concave in the weight, so its maximum is where the slope is zero, or at an end of [0, 1].
+    The log-probability of each token is ``alone`` without stored tokens, and ``copied`` under the stored tokens only.
+    The sum is concave in the weight, so its maximum is where the slope is zero, or at an end of [0, 1].
 
     >>> round(best_weight(np.log([0.1, 0.4]), np.log([0.3, 1e-300])), 3)
     0.25

@@ -76,7 +76,10 @@ class Source:
 
 
 class Layout:
-    """Arranges N positions as (B, Q) for matrix products. ``row``: index of each position's sequence, ascending."""
+    """Arranges N positions of B sequences as (B, Q) for matrix products.
+
+    ``row`` has the index of each position's sequence, in ascending order.
+    """
 
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
@@ -93,7 +96,7 @@ class Layout:
         return self._counts.tolist()
 
     def occupied(self) -> tuple[Layout, slice]:
-        """The layout without leading and trailing sequences that have no positions, and the slice of those kept."""
+        """The layout without leading and trailing sequences that have no positions, and the slice of kept sequences."""
         having = [number for number, count in enumerate(self.counts) if count]
         if not having:
             return self, slice(0, self.batch_size)
@@ -127,7 +130,7 @@ class Layout:
         return len(self.row) == self.batch_size * self.width
 
     def pack(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "B Q D"]:
-        """Arranges ``rows``, one vector per position, as (B, Q, D), with zeros where a sequence has too few."""
+        """Arranges ``rows``, one vector per position, as (B, Q, D), with zeros after the end of shorter sequences."""
         if self.is_full:
             return rows.unflatten(0, (self.batch_size, self.width))
         packed = rows.new_zeros(self.batch_size, self.width, rows.shape[-1])
@@ -138,7 +141,7 @@ class Layout:
         return packed.flatten(0, 1) if self.is_full else packed[self.row, self.slot]
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Keys) -> Float[Tensor, "N S"]:
-        """Dot product of each position's query with every key of its own sequence, in the precision of its inputs."""
+        """Dot product of each position's query with every key of its sequence, without autocast."""
         with torch.autocast(queries.device.type, enabled=False):  # half precision is too coarse for exponents and ranks
             return self.unpack(key_products(self.pack(queries), keys))
 
@@ -178,7 +181,7 @@ class Context:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """``output_layer``, with its tensors per sequence expanded to one row per position."""
+        """``output_layer`` with one row per position, not per sequence, in the tensors that a conditioner adds."""
         return self.output_layer.map(lambda of_sequences: of_sequences[self.row])
 
     def at(self, positions: Int[Tensor, "M"]) -> Context:
@@ -201,7 +204,7 @@ class Context:
     def word_scores(
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: EditMode
     ) -> Float[Tensor, "N K"]:
-        """For each position, the values of its sequence's tokens ``ids`` for its query, in the edit mode ``change``."""
+        """Values of the K tokens in ``ids`` of each position's sequence, computed from its query in mode ``change``."""
         packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
@@ -241,7 +244,7 @@ DOCUMENT = "document"
 class HeadCacheView(ABC):
     """Reads and writes the cache of a head during one forward pass.
 
-    If the head reads a window of vectors at the last positions (``+mi``), call ``preceded`` for it. Then call
+    If the head reads a window of vectors at the last positions (``+mi``), call ``preceded`` first. Then call
     ``remember`` once; after that, ``recall`` returns the texts with the new positions.
     """
 

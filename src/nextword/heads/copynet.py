@@ -43,8 +43,9 @@ class CopyNetHead(Head):
 
         P(v) = (exp z_v + sum_{s: x_s = v} exp c_s) / (sum_u exp z_u + sum_s exp c_s)
 
-    The head copies positions ``s < t`` of the decoder's text or, in an encoder-decoder model and with a conditioner,
-    the positions of the source (``LE`` of the encoder's states in place of ``LD q_s``). Padding is never copied.
+    The head copies tokens at positions ``s < t`` of the decoder's text or, in an encoder-decoder model and with a
+    conditioner, at positions of the source (with a learned projection of the encoder's states in place of ``LD q_s``).
+    Padding is never copied.
 
     Expresses: a matching position can make its token likely whatever the output embedding of the token. Positions add
     up in probability, so a token that occurs often is copied more. Costs: three D x D projections and one T x T

@@ -181,9 +181,10 @@ class ClassEmbedding(nn.Linear):
 class FrequencyHead(Head):
     """Predicts the frequency class of the next token, then the token within this class.
 
-    Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w. Tokens are
-    divided into K classes by their counts in a corpus. All classes have about the same sum of counts; tokens of one
-    class have similar counts (MefMax, ``nextword.functional.frequency.classes``).
+    Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w, ``u_c`` the
+    learned class embedding and ``e_w`` the output embedding. Tokens are divided into K classes by their counts in a
+    corpus. All classes have about the same sum of counts; tokens of one class have similar counts (MefMax,
+    ``nextword.functional.frequency.classes``).
 
     Expresses: a rare token competes directly with rare tokens only; with frequent tokens it competes through its class.
     Costs: K D new parameters; training scores only the tokens of the targets' classes, on average about V / K.
@@ -236,7 +237,10 @@ class FrequencyHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Initialises the class embeddings: to zero if ``prior`` is ``fitted``; if it is None, as ``start`` says."""
+        """Initialises the class embeddings: as ``start`` says if ``prior`` is None, and to zero if it is ``fitted``.
+
+        A ``fitted`` prior then becomes ``softmax``.
+        """
         if self.config.prior == FITTED:
             self.config = self.config.model_copy(update={"prior": "softmax"})
             self.classes.weight.zero_()

@@ -12,7 +12,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Gate(nn.Module, ABC):
-    """Computes the log-weights of K components at each position from the inputs of the projections."""
+    """Computes the log-weights of K (``parts``) components at each position, from a vector of ``width`` numbers."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Gate(nn.Module, ABC):
 
 
 class DynamicGate(Gate):
-    """Weights that depend on the position: ``softmax(G q_t + g)``, with learned ``G`` and ``g``."""
+    """Weights that depend on the position's input ``q_t``: ``softmax(G q_t + g)``, with learned ``G`` and ``g``."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__(width, parts)

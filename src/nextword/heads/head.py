@@ -96,11 +96,11 @@ class CachedModule(nn.Module):
     """Whether the module reads the encoder's tokens and states."""
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """A mapping from names to tensors (B, T, ...) to cache, from the ``inputs`` of the head's projections."""
+        """A mapping from names to tensors (B, T, ...) to cache, computed from the projections' ``inputs``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """A mapping from names to tensors (B, E, ...) to cache, from the encoder's last hidden ``states``."""
+        """A mapping from names to tensors (B, E, ...) to cache, computed from the encoder's last hidden ``states``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
 
@@ -176,7 +176,7 @@ class Head(nn.Module, ABC):
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """A mapping from names to tensors (B, E, ...) to cache, from the encoder's last hidden ``states``."""
+        """A mapping from names to tensors (B, E, ...) to cache, computed from the encoder's last hidden ``states``."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
@@ -276,7 +276,7 @@ class Head(nn.Module, ABC):
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """A mapping from names to facts (numbers or texts) about the built head, for the record of a run."""
+        """A mapping from names, such as "classes", to numbers or texts about the built head, for a run's record."""
         return {}
 
 

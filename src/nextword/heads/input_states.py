@@ -171,16 +171,16 @@ class InputBlock(LastState):
 
 
 def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> LastState:
-    """The module that computes the projections' input: from several layers and positions, or only the last state."""
+    """The module that computes the projections' input: an ``InputBlock``, or ``LastState`` if ``config`` is None."""
     return LastState(dimensions) if config is None else InputBlock(config, dimensions)
 
 
 class Projection(nn.Linear):
     """Linear projection of ``q_t`` to a query, initialised as the identity on ``h_t``.
 
-    A pretrained model therefore predicts the same before training. Projections whose product is added to a score start
-    as the identity times a small ``scale``. Projections that would otherwise stay equal get random numbers with the
-    standard deviation ``noise / sqrt(inputs)``.
+    Until it is trained, a pretrained model therefore predicts as without the projection. Projections whose product is
+    added to a score start as the identity times a small ``scale``. Projections that would otherwise stay equal get
+    random numbers with the standard deviation ``noise / sqrt(inputs)``.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0, noise: float = 0.0) -> None:
@@ -188,7 +188,7 @@ class Projection(nn.Linear):
         super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
-        """Sets ``scale`` times the identity on the first coordinates, zero elsewhere and in the bias; adds noise."""
+        """Sets the weight to ``scale`` times the identity on the first coordinates plus noise, the bias to zero."""
         if not getattr(self.weight, "_is_hf_initialized", False):  # true if a checkpoint has the weight but no bias
             with torch.no_grad():
                 self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))

@@ -76,7 +76,7 @@ class KnnHead(WrapperHead):
     """The distribution of any head, mixed with the tokens that followed the k stored states nearest to the current one.
 
     Formula: each stored state ``k_j`` (key) has the token ``x_j`` that followed it. The k keys nearest to the state
-    ``h_t`` have scores ``s_j = -|h_t - k_j|² / (tau sqrt(D))``, or ``h_t . k_j / (tau sqrt(D))`` by the dot product.
+    ``h_t`` have scores ``s_j = -|h_t - k_j|² / (tau sqrt(D))``, or ``h_t . k_j / (tau sqrt(D))`` for the dot product.
     With the temperature tau, the weight lambda and the distribution P_below of the wrapped head (the head below)::
 
         P(w) = (1 - lambda) P_below(w) + lambda sum_{j: x_j = w} exp s_j / sum_j exp s_j

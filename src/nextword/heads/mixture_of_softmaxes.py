@@ -56,7 +56,8 @@ class MixtureOfSoftmaxes(Head):
     """Several softmaxes over one output embedding, mixed by a gate.
 
     Formula: ``P(w) = sum_i pi_i softmax_w(f_i . e_w)`` with ``f_i = S_i q_t + b_i`` and ``pi = softmax(G q_t + g)``
-    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform). ``q_t`` is ``h_t``, or wider with ``+mi``.
+    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform). ``q_t`` is ``h_t``, or wider with ``+mi``; ``e_w`` is the
+    output embedding of w; S_i, b_i, G, g and r are learned.
 
     Expresses: several modes far apart in embedding space ("king or woman, not queen"). The log of a sum removes the
     bound D + 1 on the rank of the log-probability matrix. Costs: K products with the output embedding.
@@ -64,7 +65,7 @@ class MixtureOfSoftmaxes(Head):
     All projections start as the identity, so a pretrained model starts unchanged. The softmaxes become different in
     training, because the dynamic gate starts at random. With the other gates, the projections start with small noise.
 
-    Partitions (``mos:3+cpr:20,100+mi``) edit the scores of the first component; the others are plain softmaxes.
+    Partitions (``mos:3+cpr:20,100+mi``) change the scores of the first softmax only.
 
     Source: Yang et al. 2018; Softmax-CPR, rows "MoS", "MoS + Mi" and "MoS + CPR:20,100 + Mi".
 

@@ -99,8 +99,8 @@ class NgramHead(WrapperHead):
     Source: Liu et al. 2024 (infini-gram), who mix in only the longest match.
 
     Raises:
-        ValueError: If the model is an encoder-decoder model or has a smaller vocabulary than the index, or if the index
-            does not exist or was built with another tokenizer or corpus.
+        ValueError: When the index is opened, if the model is an encoder-decoder model or has a smaller vocabulary than
+            the index, or if the index does not exist or was built with another tokenizer or corpus.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -224,9 +224,9 @@ class LevelShares(nn.Module):
 
 @contextlib.contextmanager
 def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
-    """Mixes a model with an n-gram index inside the ``with`` block, to score, generate or check it.
+    """Mixes a model with an n-gram index inside the ``with`` block, for scoring or generation.
 
-    The model is the same object, and has its own head again afterwards. To keep the index, attach the head ``ngram``.
+    ``model`` itself is changed, and has its own head again after the block. To keep the index, attach ``ngram``.
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``.

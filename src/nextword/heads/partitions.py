@@ -34,10 +34,11 @@ class NoEdits(CachedModule):
 
 
 class Partition(CachedModule):
-    """Changes the dense scores of a head's softmax for tokens of its partitions.
+    """Changes softmax scores of the tokens in up to three partitions: earlier tokens, source tokens and likely tokens.
 
-    Formula, in mode ``assign``: the first line whose condition is true gives the score of the token v. ``w_v`` is its
-    output embedding; C, E, R_j, S, PD, LD, PE and LE are learned projections::
+    Formula, in mode ``assign``: the first line whose condition is true gives the score of the token v, whose output
+    embedding is ``w_v``. ``x_s`` is a token of the text; ``y_s`` is a token of the source, and ``e_s`` the encoder's
+    state there. C, E, R_j, S, PD, LD, PE and LE are learned projections::
 
         z_v = C q_t . w_v + mean_{s < t: x_s = v} PD q_t . LD q_s      if v occurred before t
             = E q_t . w_v + mean_{s: y_s = v}     PE q_t . LE e_s      if v is a word of the source
@@ -51,7 +52,8 @@ class Partition(CachedModule):
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
 
     Raises:
-        ValueError: If a partition needs a source and the model has none, or candidates exceed the vocabulary.
+        ValueError: If a partition needs a source and the model has none, or if a reranking step has more candidates
+            than the vocabulary has tokens.
     """
 
     def __init__(self, config: PartitionConfig, width: int, dimensions: Dimensions, bias: bool) -> None:

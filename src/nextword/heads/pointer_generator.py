@@ -52,8 +52,8 @@ class PointerGeneratorHead(Head):
         P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
 
     The head points at positions ``s < t`` of the decoder's text or, in an encoder-decoder model and with a conditioner,
-    of the source (``LE`` of the encoder's states in place of ``LD q_s``). Attention to padding is zero. If no position
-    is visible, ``g_t = 1``.
+    of the source (with a learned projection of the encoder's states in place of ``LD q_s``). Attention to padding is
+    zero. If no position is visible, ``g_t = 1``.
 
     Expresses: copies of tokens, independent of their output embeddings. Costs: three D x D projections, and additive
     attention in O(T T D) time, computed in chunks to save memory.
@@ -143,8 +143,8 @@ def additive_scores(
 ) -> Float[Tensor, "B Q S"]:
     """Computes ``vector . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time, chunk by chunk to save memory.
 
-    A chunk has some queries and some keys; the backward pass computes it again. ``reach`` has, for each query, the
-    number of first keys whose scores are needed; scores of later keys may be 0. None: all keys.
+    A chunk has some queries and some keys; the backward pass computes it again. Query t needs only the scores
+    of the first ``reach[t]`` keys; its scores of later keys may be 0. If ``reach`` is None, it needs all scores.
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))

@@ -33,7 +33,7 @@ class PointerSentinelConfig(PointerConfig):
 
 @registry.register("ps")
 class PointerSentinelHead(Head):
-    """Attention over earlier positions or the source and a sentinel; the sentinel's share goes to the softmax.
+    """Attention over a sentinel and either earlier positions or the source; the sentinel's share goes to the softmax.
 
     Formula: with ``z_v = (S q_t + b) . w_v``, ``c_s = PD q_t . tanh(LD q_s)`` over the visible positions and the
     sentinel's score ``k_t = w_g . h_t + b_g``, where ``q_t`` is the input of the learned projections S, PD and LD
@@ -43,8 +43,8 @@ class PointerSentinelHead(Head):
         P(v) = g_t softmax(z)_v + sum_{s: x_s = v} a_s
 
     The head points at positions ``s < t`` of the decoder's text or, in an encoder-decoder model and with a conditioner,
-    of the source (``LE`` of the encoder's states in place of ``LD q_s``). Attention to padding is zero. If no position
-    is visible, ``g_t = 1``.
+    of the source (with a learned projection of the encoder's states in place of ``LD q_s``). Attention to padding is
+    zero. If no position is visible, ``g_t = 1``.
 
     Expresses: copies of tokens, like ``pg``. The sentinel competes with each position, so the softmax gets most of the
     probability if no position matches. Costs: three D x D projections and one T x T product.

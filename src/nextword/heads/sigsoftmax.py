@@ -51,14 +51,15 @@ class SigsoftmaxHead(Head):
     """Softmax with a sigmoid factor, over a learned projection of the states.
 
     Formula: ``P(w)`` proportional to ``exp(z_w) sigmoid(z_w + shift)`` with ``z_w = (S q_t + b) . e_w``; in log space
-    ``z + logsigmoid(z + shift)``. ``q_t`` is ``h_t``, or a wider vector with ``+mi``.
+    ``z + logsigmoid(z + shift)``. ``q_t`` is ``h_t``, or a wider vector with ``+mi``, and ``e_w`` the output
+    embedding of w.
 
     Expresses: ``logsigmoid`` is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
-    Costs: one more pass over V than softmax, and the D x D projection.
+    Costs: one more pass over the V scores than softmax, and the D x D projection.
 
     A softmax depends only on differences of scores, but this head depends on the scores themselves. So
     ``sigsoftmax:published`` (shift 0, also used in training) changes the predictions of a pretrained model; the fitted
-    shift does not.
+    shift hardly does.
 
     Source: Kanai et al. 2018, as an option in Softmax-CPR.
 

@@ -62,8 +62,8 @@ class SoftmaxHead(Head):
     new scores.
 
     Expresses: log-probability matrices of rank at most D + 1. ``+mi`` computes the query from earlier layers and
-    positions too, but does not remove this bound. Costs: nothing; one D x D product with ``+proj``; one more of width
-    layers x window x D with ``+mi``.
+    positions too, but does not remove this bound. Costs: nothing for plain ``softmax``; with ``+proj``, one D x D
+    product; with ``+mi``, also a product with a vector of width layers x window x D.
 
     Partitions remove the bound: context tokens, source tokens and candidates have separate queries.
 

@@ -60,7 +60,7 @@ class WrapperHeadConfig(HeadConfig):
     def over(self, former: HeadConfig | None) -> WrapperHeadConfig:
         """These settings with the model's own head ``former`` as the head below, if ``below`` is None.
 
-        If ``former`` has settings of this class, the head below ``former`` is used instead.
+        If ``former`` is of the same class, its own ``below`` is used instead.
         """
         if self.below is not None:
             return self
@@ -71,8 +71,8 @@ class WrapperHeadConfig(HeadConfig):
 class WrapperHead(Head):
     """A head over another head; it delegates everything that it does not implement to the head below.
 
-    A subclass implements ``forward``. If it reads earlier tokens, it sets ``reads_past``. If it reads a store from
-    disk, it sets ``opened_by`` and implements ``_open``, which opens and checks the store.
+    A subclass implements ``forward``. If it reads earlier tokens, it sets ``reads_past``. If it reads a store
+    (datastore or index) from disk, it sets ``opened_by`` and implements ``_open``, which opens and checks the store.
 
     Args:
         config: The head's settings.
@@ -148,7 +148,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def take_over(self, former: Head) -> None:
-        """Replaces the head below by ``former``, or by a head below ``former``, if that head has the same settings."""
+        """Replaces ``below`` by ``former``, or by a head below that, if the two have equal settings."""
         while former.config.unbuilt() != self.below.config.unbuilt():
             if not isinstance(former, WrapperHead):
                 return
@@ -221,7 +221,7 @@ def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], pl
     """Normalises ``distribution`` jointly with ``stored``, a mapping from component names to stored tokens.
 
     Raises:
-        ValueError: If ``distribution`` is not one softmax. The message names the setting ``place``.
+        ValueError: If ``distribution`` is not one softmax. The message begins with ``place``, a setting's name.
     """
     if not isinstance(distribution, SoftmaxDistribution):
         raise ValueError(

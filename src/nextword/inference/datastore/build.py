@@ -52,8 +52,8 @@ class BuildSettings:
         precision: Precision of the keys: float16, or int8 with a scaling factor for each key.
         text_column: Name or index of the column with the text, for tables.
         split: Split of a folder or of a data set on the hub; None: the training split.
-        window: Number of tokens that the model sees at once, at most its maximum, or 1,024 if it has none. None: the
-            model's maximum, but at most 1,024.
+        window: Number of tokens that the model sees at once. A larger number than the model's maximum (1,024 if it has
+            none) is reduced to this maximum. None: the model's maximum, but at most 1,024.
         stride: Number of tokens from the beginning of a window to that of the next. None: windows do not overlap, so
             that the model reads each token once.
         shard_keys: Minimum number of keys per shard. If a build is killed, each process loses at most one shard.

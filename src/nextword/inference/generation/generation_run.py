@@ -154,7 +154,7 @@ class GenerationRun:
         return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
-        """A mapping with all values that determine the texts of a pass. A run resumes only if they are equal."""
+        """All values that determine the texts of the pass ``one``. Only a file with equal values is resumed."""
         settings, model, parts = self.settings, self.opened.model, self.opened.parts
         usual = model.generation_config.to_diff_dict()
         content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)

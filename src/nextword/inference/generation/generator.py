@@ -47,7 +47,7 @@ class Generator:
     Attributes:
         model: A model with a head, in evaluation mode.
         arguments: Arguments of ``generate``. All other arguments have the values of the model's ``generation_config``.
-        inputs: Function that makes further model inputs for a batch, for instance of auxiliary texts.
+        inputs: Function that makes further model inputs for a batch, for instance from auxiliary texts.
         stops: Strings that end a text; None: no such strings.
     """
 
@@ -231,7 +231,7 @@ def rows_of(prompts: Sequence[Prompt], one: GenerationPass) -> list[PromptRow]:
 
 
 def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
-    """Makes batches of at most ``size`` rows of similar length, longest first, so that one too large fails at once."""
+    """Makes batches of at most ``size`` rows of similar length, longest first, so that a memory error comes early."""
     ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
     return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
 
@@ -282,7 +282,7 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """The columns of each of ``texts``, whose targets are generated tokens, with ``positions`` positions per token."""
+    """The columns of ``texts``, whose targets are generated tokens, with at most ``positions`` positions per token."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

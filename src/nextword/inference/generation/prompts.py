@@ -206,7 +206,7 @@ def _chat_ids(tokenizer: Any, said: str) -> list[int]:
 
 
 def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> None:
-    """Raises ValueError if the model has too few positions for a prompt or source, or for ``new`` tokens after it."""
+    """Raises ValueError if the model has too few positions for a prompt or source, or for ``new`` generated tokens."""
     if not opened.has_encoder:
         for one in encoded:
             length, limit = len(one.context), opened.longest

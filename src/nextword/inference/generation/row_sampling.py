@@ -89,8 +89,8 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as in transformers, with a random stream per row.
 
-    ``generate`` accepts an instance as ``custom_generate``. If ``uniform`` is None, greedy search needs no random
-    numbers, and sampling uses torch's generator. ``streamer`` receives each new token, but not the prompt.
+    ``generate`` accepts an instance as ``custom_generate``. If ``uniform`` is None, sampling uses torch's generator;
+    greedy search needs no random numbers. ``streamer`` receives each new token, but not the prompt.
     """
 
     uniform: Float[Tensor, "B T"] | None

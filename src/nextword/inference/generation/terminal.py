@@ -91,8 +91,8 @@ def strongest(shares: Sequence[float]) -> int:
 class TextPieces:
     """Decodes tokens one by one. A character that consists of several tokens is added with the last of them.
 
-    ``before`` has the tokens before the first one, because some tokenizers decode a text's first token without its
-    space.
+    ``before`` has the tokens before the first decoded token, because some tokenizers decode a text's first token
+    without its space.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:

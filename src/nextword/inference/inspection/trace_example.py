@@ -80,8 +80,8 @@ def trace(
         The trace, with ``to_pandas()``, ``to_json(path)`` and ``to_html(path)``; a notebook displays it as a page.
 
     Raises:
-        ValueError: If the text is empty or is too long for an encoder-decoder model, the tokenizer has no offsets, an
-            input of the model is missing, or ``candidates`` or ``positions`` is negative.
+        ValueError: If the text is empty or is too long for an encoder-decoder model, the tokenizer gives no character
+            offsets, an input of the model is missing, or ``candidates`` or ``positions`` is negative.
 
     Examples:
         >>> import nextword as nw
@@ -128,8 +128,8 @@ def traced(
 ) -> Trace:
     """Makes the trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
-    ``inputs`` are further model inputs, from ``auxiliary_inputs``. ``drafts`` were made while the model generated the
-    target. The model must be in evaluation mode. Other arguments and errors are those of ``trace``.
+    ``inputs`` are further model inputs, from ``auxiliary_inputs``. ``drafts`` are the draft tokens from the
+    generation of the target. The model must be in evaluation mode. Other arguments and errors are those of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -224,7 +224,7 @@ def written_example(
 ) -> tuple[EncodedExample, list[str], list[DraftOutcome]]:
     """Generates a text after the prompt or source of ``example``, with the arguments ``generation`` of ``generate``.
 
-    Returns the example with the generated tokens, the piece of text of each of these tokens, and the draft tokens.
+    Returns the encoded example, whose target has the generated tokens; the piece of text of each; and the drafts.
 
     Raises:
         ValueError: If the generated text is empty, or several texts are requested.
@@ -274,7 +274,7 @@ AROUND = 24
 
 
 def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
-    """Excerpts of the datastores around retrieved tokens, and ``facts`` with positions in these excerpts instead.
+    """Excerpts of the datastores around retrieved tokens, and ``facts`` with positions in these excerpts.
 
     Overlapping excerpts are joined. Each excerpt begins with a placeholder token, whose text names the document, the
     number of the excerpt's first token in this document and, if there are several datastores, the component. If no

@@ -196,7 +196,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """For each position, an integer id of the n-gram that begins there. Equal n-grams have equal ids.
+    """For each position but the last ``n - 1``, an id of the n-gram that begins there. Equal n-grams have equal ids.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]

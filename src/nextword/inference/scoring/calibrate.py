@@ -87,7 +87,7 @@ def calibrate(  # noqa: PLR0913  (its options)
     Returns:
         The chosen ``settings``, the gain in nats per token with its 95 % interval, and the likelihood with every
         setting that was tried (``curve``). The interval is a bootstrap over blocks of neighbouring tokens. The gain is
-        too large by about 1 / tokens nats, because the settings are chosen and measured on the same tokens.
+        too large by about ``1 / tokens`` nats, because the settings are chosen and measured on the same tokens.
 
     Raises:
         ValueError: If the head has no settings that can be chosen without training, ``texts`` is empty, or one of
@@ -156,7 +156,7 @@ def calibrate_on_texts(
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError if one of ``examples`` is in the head's n-gram index, whose shares would be too large."""
+    """Raises ValueError if one of ``examples`` is in the head's n-gram index, which would get too large a share."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -168,7 +168,7 @@ def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings
 def asking(
     opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
 ) -> Callable[[], None]:
-    """Makes the function ``ask`` of ``chosen`` and ``read``, which scores each token of ``examples`` once."""
+    """Makes the argument ``ask`` of ``chosen`` and ``read``: a function that scores each token of ``examples`` once."""
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
@@ -316,7 +316,7 @@ def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
 
 
 def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
-    """Chooses and sets the settings of the head of ``model``; returns them, or an empty mapping if it has none."""
+    """Chooses and sets the settings of the head of ``model``; returns them, or {} if there are none to choose."""
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 
 
