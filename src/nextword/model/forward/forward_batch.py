@@ -46,7 +46,7 @@ class SourceText:
         mask: Attention mask of any kind that the backbone accepts.
         encoded: The encoder's outputs, if already computed.
         words: Tokens for a head that reads them; None for other heads.
-        valid: False at padding; None if nothing reads the tokens, because the encoder's outputs are given.
+        valid: False at padding; None if ``ids``, ``embeds`` and ``words`` are all None.
     """
 
     ids: Int[Tensor, "B E"] | None
@@ -78,7 +78,7 @@ class AuxiliaryInputs:
 
     @property
     def arguments(self) -> dict[str, Tensor]:
-        """The arguments that were given, by name, for another call of forward."""
+        """Mapping from the names of the given arguments to their tensors, for another call of forward."""
         named = {name: getattr(self, name) for name in (*AUXILIARY_ARGUMENTS, "source_ids")}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
