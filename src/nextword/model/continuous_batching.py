@@ -167,7 +167,7 @@ _OURS = "continuous batching"
 
 
 def expect_batchable(model: WrappedModel, generation_config: Any, batching_config: Any) -> None:
-    """Raises ValueError if continuous batching would give other results than separate ``generate`` calls."""
+    """Raises ValueError if continuous batching would fail, or give other results than separate ``generate`` calls."""
     if model.conditioner is not None:
         raise ValueError(
             f"{_OURS}: must be used with a model without conditioner (one with a conditioner given); use generate"

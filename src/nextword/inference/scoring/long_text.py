@@ -153,7 +153,7 @@ class WindowMemory:
         self._model, self._read = model, 0
 
     def __call__(self, spans: Sequence[WindowSpan]) -> tuple[NextToken, Int[Tensor, "N"], list[WindowSpan]]:
-        """Returns the distributions that predict the N targets of ``spans``, these N, and the spans with targets."""
+        """Returns the distributions that predict N targets in ``spans``, the targets, and the spans with targets."""
         ids = torch.tensor([[*span.context, *span.target] for span in spans])
         if self.memory is None:
             self.memory = LongMemory(start=int(ids[0, 0]))

@@ -88,7 +88,7 @@ class Past:
     """Caches from earlier passes.
 
     Args:
-        kv_cache: The given KV cache, or a new one if a head cache must be attached to one.
+        kv_cache: The given KV cache; a new one if none is given and a head cache must be kept after the pass.
         head_cache: Head cache to which this pass adds its positions; None if no values are kept after the pass.
         held: Number of positions in the KV cache; None if the cache does not count them.
         of_text: Number of positions in the KV cache that belong to the text; None if it is unknown on the host.
@@ -123,7 +123,7 @@ class ForwardBatch:
         use_cache: Whether a KV cache is requested; None: as in the model's configuration.
         new_positions: If rows are windows of one text, True for positions that were not in earlier windows. None if
             rows are separate texts.
-        texts: For rows that hold several texts, where to move each text; None: one text per row.
+        texts: If rows hold several texts, the row and index to which each position is moved; None: one text per row.
         further: Other arguments, passed to the backbone unchanged.
     """
 

@@ -41,7 +41,7 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
 
 
 def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | None:
-    """If rows hold several texts that the backbone separates, returns where to move each text; otherwise None.
+    """If rows hold several texts that the backbone separates, returns them as ``TextRows``; otherwise None.
 
     ``given`` maps argument names of ``forward`` to values. The position ids are inspected only if a loss is computed or
     the head reads earlier positions.

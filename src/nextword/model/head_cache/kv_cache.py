@@ -124,7 +124,7 @@ def cache_argument(backbone: Any) -> str | None:
 
 
 def why_no_head_cache(backbone: Any) -> str:
-    """The reason why no head cache can be attached to a model's cache; an empty text if one can."""
+    """The reason why no head cache can be attached to a model's cache; empty if one can be attached."""
     if cache_argument(backbone) is None:
         return "has no KV cache that transformers passes between decoding steps"
     if hasattr(backbone, "_setup_cache"):

@@ -34,8 +34,8 @@ class ScoredText:
         is_special: True for target tokens without text, such as an end token.
         visible: For each target token, the index (from the beginning of the prompt) of the first token that the model
             sees when it predicts this target; 0 for an encoder-decoder model.
-        copied_from: Mapping from "source" or "auxiliary" to the ids of that text, encoded with the tokenizer of the
-            target. It has only texts that the model reads.
+        copied_from: Mapping from "source" or "auxiliary" to the ids of that text in the target's tokenizer, without
+            special tokens. It has only texts that the model reads.
         source_is_cut: Whether the source was too long for the encoder and was truncated.
     """
 
