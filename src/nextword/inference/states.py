@@ -87,7 +87,8 @@ def build_states(
 
     Raises:
         ValueError: If the model has a conditioner, ``out`` has another store, another process builds in ``out``, states
-            are NaN or too large for the precision, or a setting does not fit.
+            are NaN or too large for the precision, the model has fewer than ``settings.layers`` hidden states, or
+            ``settings.processes`` is given with a model in memory.
         DiskFullError: If there is not enough disk space. Finished shards stay.
     """
     chosen, folder = settings or StatesSettings(), Path(out)
@@ -212,7 +213,7 @@ Make = Callable[[Path, int, Sequence[Row], Told | None, OpenedModel], Facts]
 def building(
     model: AnyModel, opened: OpenedModel, folder: Path, origin: Record, processes: int | None, command: str
 ) -> Iterator[Workers[OpenedModel]]:
-    """Locks ``folder`` in this block, so that no other process builds in it, and yields the worker processes.
+    """Locks ``folder`` in a ``with`` block, so that no other process builds in it. Yields the worker processes.
 
     Raises:
         ValueError: If ``processes`` is given with a model in memory, another process builds in the folder, or the

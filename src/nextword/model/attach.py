@@ -105,8 +105,9 @@ def attach_to_train(
     """Attaches a head as ``attach`` does, but with the initial values for training (docs/train.md).
 
     If ``pretrained`` is false (a new small model), the head begins with the values of its paper. On a pretrained model
-    these values would outweigh the model's own predictions. So if ``pretrained`` is true, the head's values are fitted
-    to ``model``, in the form for training: for example, the entries of ``cache`` share one softmax with the vocabulary.
+    these values would outweigh the model's own predictions. So if ``pretrained`` is true, the head gets its form for
+    training, with values fitted to ``model``. In this form, for example, the entries of ``cache`` share one softmax
+    with the vocabulary.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()

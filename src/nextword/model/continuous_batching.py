@@ -90,7 +90,7 @@ class ContinuousBatching(WrappedModel):
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
-    """A manager's logits processors (``made``). ``draw`` chooses again if they exclude all tokens of its choice."""
+    """The logits processors ``made`` of a manager. If they exclude all tokens that ``draw`` chose, it chooses again."""
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
         vars(self).update(vars(made))
@@ -104,7 +104,7 @@ class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
 
 
 class ManagedHead:
-    """Replaces methods of one ``manager``, so that the head can keep values and choose (``draw``) before each token."""
+    """Replaces methods of ``manager``: the head then caches values, and ``draw`` chooses a class before each token."""
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
@@ -167,7 +167,7 @@ _OURS = "continuous batching"
 
 
 def expect_batchable(model: WrappedModel, generation_config: Any, batching_config: Any) -> None:
-    """Raises ValueError if continuous batching would give other results than separate ``generate`` calls."""
+    """Raises ValueError if continuous batching would fail, or give other results than separate ``generate`` calls."""
     if model.conditioner is not None:
         raise ValueError(
             f"{_OURS}: must be used with a model without conditioner (one with a conditioner given); use generate"

@@ -141,7 +141,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         self.config.objective = self.objective.config.model_dump()
 
     def context(self, inputs: dict[str, Any]) -> Context:
-        """The head's input at every position, row by row, for ``inputs``, the arguments of ``forward`` by name."""
+        """The head's input at every position, row by row. ``inputs`` maps argument names of ``forward`` to values."""
         return self._run(self._batch(inputs))[1].last(0)
 
     def _batch(self, arguments: Mapping[str, Any]) -> ForwardBatch:

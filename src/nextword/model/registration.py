@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def list_by_name(causal: Any, seq2seq: Any) -> None:
-    """Adds the names of two model classes to transformers' tables, and the classes to the modules ``transformers``."""
+    """Adds the names of two model classes to transformers' tables, and the classes to every module ``transformers``."""
     from transformers.models.auto import modeling_auto as tables
 
     # Libraries treat a class outside these tables as a model that does not predict the next token. ``Trainer`` with

@@ -74,9 +74,10 @@ def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
 
 
 def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:
-    """Cuts the beginning of ``text`` into consecutive prefixes of ``config.prefix`` tokens; a shorter text is one.
+    """Cuts the beginning of ``text`` into consecutive prefixes of ``config.prefix`` tokens.
 
-    At most ``config.prefixes`` are cut; None: one for every ``prefix + continuation`` tokens, but at least one.
+    A shorter text is the only prefix. There are at most ``config.prefixes``; None: one for every
+    ``prefix + continuation`` tokens, but at least one.
 
     >>> [len(prefix) for prefix in cut_prefixes(torch.arange(500), SequenceConfig())]
     [50, 50, 50]
@@ -88,7 +89,7 @@ def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Ten
 
 
 def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
-    """Continues prefixes greedily by ``config.continuation`` tokens each; an end token does not end a continuation.
+    """Continues ``prefixes`` greedily by ``seq.continuation`` tokens each; an end token does not end a continuation.
 
     Tokens are chosen without gradient and with a KV cache. A later pass with the returned ``arguments`` gives their
     probabilities. The gradient of this pass is the same as if each token were generated with a graph, because an argmax

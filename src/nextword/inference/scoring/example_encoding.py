@@ -196,8 +196,8 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
     """Returns a function that makes arguments of ``forward`` from the auxiliary texts of a batch of encoded examples.
 
-    If the model has no conditioner, there are no such arguments. Otherwise the function raises ValueError if an example
-    has no auxiliary text.
+    If the model has no conditioner, the returned function makes no arguments. Otherwise it raises ValueError if an
+    example has no auxiliary text.
     """
 
     def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
 """Log-probabilities of given tokens, for ``nw.score``, ``nw.trace``, tasks, calibration and the server's ``echo``.
 
 Each text is cut into spans: a target after its context, or the tokens of each window. The model reads the spans in
-batches. From the distributions before the target tokens, a function (``Question``) computes an answer for each span,
-such as the log-probabilities of its target tokens.
+batches. From the distributions that predict the target tokens, a function (``Question``) computes an answer for each
+span, such as the log-probabilities of its target tokens.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def text_answers(
 ) -> Iterator[list[Answer]]:
     """Yields, for each of ``texts`` in order, the answers of ``question``: one for each window that has targets.
 
-    The model must be in evaluation mode, without gradient. A forward pass has at most ``batch_size`` windows, which may
+    The caller sets evaluation mode and disables gradients. A forward pass has at most ``batch_size`` windows, which may
     be from several texts. If the head looks back further than a window, texts are processed one by one, each with its
     own head cache and without ``inputs``. A text has the attributes ``context`` and ``target``, and ``example`` if
     ``inputs`` reads it.
@@ -114,7 +114,7 @@ def text_answers(
 
 
 def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]:
-    """Returns the span of each window of ``text``, in order; one span for the whole text if there are no windows."""
+    """Returns the span of each window of ``text``, in order; a single span if ``scoring_window.window`` is None."""
     ids, first = np.concatenate([text.context, text.target]), len(text.context)
     example = getattr(text, "example", None)
     cut = scoring_window.windows(first, len(ids))
@@ -193,7 +193,7 @@ def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
 def distribution_at_targets(
     model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any] | None = None
 ) -> tuple[NextToken, Int[Tensor, "N"]]:
-    """Runs the model on ``pairs``. Returns the distribution before each of the N target tokens, and these tokens."""
+    """Runs the model on ``pairs``. Returns the distributions that predict the N target tokens, and these tokens."""
     ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
     return ask(model, pairs, inputs or {})
 
@@ -236,6 +236,7 @@ def ask(
     """Returns the distributions of the token after each of ``rows``, and a mask that is True at each row's last token.
 
     With ``everywhere``, the distributions are those after every token of the rows, and the mask is True at every token.
+    ``pad`` is the token id at padding, and ``mode`` is one of the head's ``modes``.
     """
     ids, mask = padded(rows, pad)  # padded on the right; padding has no effect, because it is masked
     positions = mask.bool() if everywhere else last_positions(mask)

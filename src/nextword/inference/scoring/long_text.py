@@ -40,7 +40,7 @@ class Window:
 
 
 def windows_after(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """Cuts a stream of ``length`` tokens into windows that together score each token from index ``first`` on once.
+    """Cuts a stream of ``length`` tokens into windows in which each token from index ``first`` on is scored once.
 
     Each window has ``size`` inputs, or fewer if the whole stream is shorter. The first window scores all its targets
     from ``first`` on. Each later window scores its last ``stride`` targets, or as many as remain. So a token after the
@@ -65,7 +65,7 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
 
 
 def windows_from_start(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """Returns the windows of ``windows_after``, after windows over the prompt if it has more than ``size`` tokens.
+    """As ``windows_after``, but a prompt of more than ``size`` tokens also gets windows, which come first.
 
     >>> [(w.begin, list(w.targets)) for w in windows_from_start(6, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (1, [5]), (3, [6, 7])]
@@ -113,8 +113,8 @@ class WindowSpan(TargetSpan):
     """The part of a text in one window. The target is empty if the window has only context.
 
     Attributes:
-        begin: Index, in context and text together, of the window's first token; if there is a head cache, of the first
-            token that the cache keeps. Positions in answers count from this token.
+        begin: Index, in context and text together, of the token from which positions in answers count: the window's
+            first token, or with a head cache the first token that the cache keeps.
         example: The example that the text is from, for further inputs of the model.
     """
 
@@ -153,7 +153,7 @@ class WindowMemory:
         self._model, self._read = model, 0
 
     def __call__(self, spans: Sequence[WindowSpan]) -> tuple[NextToken, Int[Tensor, "N"], list[WindowSpan]]:
-        """Returns the distribution before each of N targets in ``spans``, these targets, and the spans with targets."""
+        """Returns the distributions that predict N targets in ``spans``, the targets, and the spans with targets."""
         ids = torch.tensor([[*span.context, *span.target] for span in spans])
         if self.memory is None:
             self.memory = LongMemory(start=int(ids[0, 0]))
@@ -186,14 +186,14 @@ def remember(
         model.generate(book[None, -200:], past_key_values=cache)
 
     Args:
-        model: A decoder-only model whose head looks back beyond its window.
+        model: A decoder-only model whose head looks back across windows.
         ids: The text as token ids, beginning with a start token.
         window: Number of tokens that the backbone sees at once. None: its number of positions, at most 1,024.
         stride: Number of new tokens of each window after the first; None: half the window.
         batch_size: Number of windows per pass.
 
     Raises:
-        ValueError: If the head does not look back beyond its window, or the window is too long for the model.
+        ValueError: If the head does not look back across windows, or ``window`` exceeds the model's positions.
     """
     if not looks_beyond_windows(model):
         raise ValueError(

@@ -98,7 +98,7 @@ class OpenedModel:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Mapping of facts for records.
+        """Facts about the model for records, as a mapping from name to value.
 
         ``head``, ``objective`` and ``conditioner`` (or None) are specs, ``backbone`` is a class name, and
         ``parameters`` is the number of all weights.
@@ -119,7 +119,7 @@ class OpenedModel:
 
 
 def expect_tokenizer(tokenizer: object) -> None:
-    """Raises ValueError if ``tokenizer`` is a string or path, which was probably meant as the argument after it."""
+    """Raises ValueError if ``tokenizer`` is a string or path, for instance a text passed as the wrong argument."""
     if isinstance(tokenizer, str | Path):
         raise ValueError(
             f"tokenizer: must be a tokenizer, not a text ({str(tokenizer)[:40]!r} given); give a text by name, "

@@ -102,7 +102,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None =
 
 
 def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
-    """Raises ValueError if a tokenizer has no offsets. ``lacking`` says in the message what this makes impossible."""
+    """Raises ValueError if a tokenizer has no offsets. ``lacking`` is the consequence in the message."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so {lacking}. Use its fast "
@@ -114,7 +114,7 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     """Ids of a text, and the number of UTF-8 bytes of each token. The numbers sum to the bytes of the text.
 
     The text is encoded line by line. Some tokenizers drop characters, for instance line ends. The bytes of these
-    characters count for the next token, or at the end for the last token, because bits per byte are of the whole text.
+    characters count for the next token, or at the end for the last token, so that no byte of the text is left out.
 
     Raises:
         ValueError: If the tokenizer has no offsets, or the text has no tokens.

@@ -85,7 +85,7 @@ class TokenFacts:
         return found
 
     def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
-        """Splits facts about the targets of ``texts``, one text after another, into one object per text."""
+        """Returns one object per text. This object must have the facts about the targets of all ``texts``, in order."""
         ends = accumulate((len(text.target) for text in texts), initial=0)
         return [self[begin:end] for begin, end in pairwise(ends)]
 
@@ -116,7 +116,7 @@ class TextFacts:
 
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
-    """A ``Question`` that returns the facts about each span's target tokens. ``numbers`` go to ``token_facts``."""
+    """A ``Question`` that returns facts about each span's target tokens. ``numbers`` are passed to ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
     found = []
     for span, said in zip(spans, facts.split(spans), strict=True):
@@ -143,10 +143,10 @@ def token_facts(
 
     Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the output
     embedding is computed once. ``candidates`` is the number of most probable tokens to list, and ``positions``
-    the number of positions.
+    the number of positions to list for each component that copies from positions.
 
     Raises:
-        ValueError: If ``ids`` is not one token of the vocabulary per position, or a number is out of range.
+        ValueError: If ``ids`` is not one known token per row, or ``candidates`` or ``positions`` is out of range.
     """
     distribution._expect_rows(ids[:, None])
     size = distribution.vocab_size

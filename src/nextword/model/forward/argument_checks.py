@@ -24,9 +24,9 @@ _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_e
 
 
 def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each argument of ``forward`` that is not None. Returns these arguments by name, with ids as int64.
+    """Checks ``arguments`` of ``forward`` that are not None. Returns a mapping from name to value, ids as int64.
 
-    For an encoder-decoder model without decoder tokens, the function makes them from the labels.
+    If an encoder-decoder model gets labels but no decoder tokens, ``decoder_input_ids`` are made from the labels.
 
     Raises:
         ValueError: If there are no tokens, or a tensor has a wrong type or shape.

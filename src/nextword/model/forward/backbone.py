@@ -292,8 +292,8 @@ _TERMS = {
 def router_loss(backbone: Any, outputs: Any) -> Tensor | None:
     """The router loss that a backbone adds with ``output_router_logits``; None without this argument.
 
-    Backbones add this loss only if they get the labels, but here the head computes the loss from the states. NLLB-MoE
-    computes the router terms from labels, so it adds nothing here.
+    A backbone adds the router loss itself only if it gets labels. Here it gets none, because the head computes the loss
+    of the tokens. NLLB-MoE computes the router terms from labels, so it adds nothing here.
     """
     terms = {name: outputs.get(name) for name in _TERMS}
     weighted = [_coefficient(backbone, name) * term for name, term in terms.items() if isinstance(term, Tensor)]

@@ -46,7 +46,7 @@ class SourceText:
         mask: Attention mask of any kind that the backbone accepts.
         encoded: The encoder's outputs, if already computed.
         words: Tokens for a head that reads them; None for other heads.
-        valid: False at padding; None if nothing reads the tokens, because the encoder's outputs are given.
+        valid: False at padding; None if ``ids``, ``embeds`` and ``words`` are all None.
     """
 
     ids: Int[Tensor, "B E"] | None
@@ -78,7 +78,7 @@ class AuxiliaryInputs:
 
     @property
     def arguments(self) -> dict[str, Tensor]:
-        """The arguments that were given, by name, for another call of forward."""
+        """Mapping from the names of the given arguments to their tensors, for another call of forward."""
         named = {name: getattr(self, name) for name in (*AUXILIARY_ARGUMENTS, "source_ids")}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
@@ -88,7 +88,7 @@ class Past:
     """Caches from earlier passes.
 
     Args:
-        kv_cache: The given KV cache, or a new one if a head cache must be attached to one.
+        kv_cache: The given KV cache; a new one if none is given and a head cache must be kept after the pass.
         head_cache: Head cache to which this pass adds its positions; None if no values are kept after the pass.
         held: Number of positions in the KV cache; None if the cache does not count them.
         of_text: Number of positions in the KV cache that belong to the text; None if it is unknown on the host.
@@ -123,7 +123,7 @@ class ForwardBatch:
         use_cache: Whether a KV cache is requested; None: as in the model's configuration.
         new_positions: If rows are windows of one text, True for positions that were not in earlier windows. None if
             rows are separate texts.
-        texts: For rows that hold several texts, where to move each text; None: one text per row.
+        texts: If rows hold several texts, the row and index to which each position is moved; None: one text per row.
         further: Other arguments, passed to the backbone unchanged.
     """
 

@@ -60,7 +60,10 @@ class HeadInputs:
         return len(self.states if self.texts is None else self.texts.row)
 
     def at(self, positions: Int[Tensor, "N"]) -> Context:
-        """The context at ``positions``: ascending indices into the B * T positions of the pass (only new positions)."""
+        """The context at ``positions``, which are ascending indices into the B * T positions of the pass.
+
+        Raises ValueError if one of them is False in ``new_positions``.
+        """
         if self.new_positions is not None and not bool(self.new_positions.flatten()[positions].all()):
             raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
         kept = self.among_all(positions)
@@ -78,7 +81,7 @@ class HeadInputs:
         return (self.new_positions.flatten().cumsum(0) - 1)[positions]
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the last ``keep`` positions of every row (0: all). A tensor ``keep`` has the positions."""
+        """The context at the last ``keep`` positions of every row (0: all), or at the indices in a tensor ``keep``."""
         if self.texts is not None:
             return self._last_of_texts(self.texts, keep)
         batch, length, _ = self.states.shape
@@ -118,7 +121,7 @@ class HeadInputs:
 def head_inputs(
     model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
 ) -> HeadInputs | PackedInputs:
-    """Makes the inputs of the head, and adds this pass to the head's cache."""
+    """Makes the inputs of the head, and adds the values of the new tokens to the head's cache."""
     if batch.past.paged is not None:
         return _packed(model, batch, run, batch.past.paged)
     return (_of_rows if batch.texts is None else _of_texts)(model, batch, auxiliary, run)
@@ -261,7 +264,7 @@ class PackedInputs:
     """Number of rows in the results of ``last``."""
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the last ``keep`` tokens (0: all). A tensor ``keep`` has the indices of the tokens.
+        """The context at the last ``keep`` tokens (0: all), or at the indices in a tensor ``keep``.
 
         Indices may be in any order and may repeat. The text of a request is read once per index. So call this method
         for one token per request. For several tokens per request call ``at``, which reads each text once.

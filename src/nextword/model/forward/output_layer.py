@@ -101,7 +101,7 @@ class OutputLayer:
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> list[Float[Tensor, "_R V"]]:
-        """Returns the scores of all tokens for each of ``states``, several sets of states."""
+        """Returns the scores of all tokens for each tensor in ``states``."""
         if self._weight is None:
             made = [self._by_layer(part) for part in states]
             # later steps overwrite the scores, which autograd forbids for a view (torchao's int8 layers return a view)
@@ -122,7 +122,7 @@ class OutputLayer:
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
-        """Returns the scores of only the K tokens ``ids`` of each sequence, equal to those among all tokens."""
+        """Returns the scores of only the K tokens ``ids`` of each sequence, the same scores as from ``__call__``."""
         if self._weight is not None:
             # a collector of gradients belongs to one tensor, so the product must use this tensor
             collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
@@ -159,7 +159,8 @@ class OutputLayer:
         """Returns, for each group of ``states``, the scores of only the tokens in the same group of ``ids``.
 
         Picking rows of the weight copies them. If picking is slower than the product with the whole weight (few states,
-        most of the vocabulary, no gradient), this method computes the product with the whole weight.
+        most of the vocabulary, no gradient), this method computes the product with the whole weight. ``rows`` is not
+        used.
         """
         products: list[Tensor] = []
         ids = [self.columns.held(group) for group in ids]

@@ -41,10 +41,10 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
 
 
 def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | None:
-    """Finds where to move each text, if rows hold several texts that the backbone separates; otherwise None.
+    """If rows hold several texts that the backbone separates, returns them as ``TextRows``; otherwise None.
 
-    ``given`` has the arguments of ``forward`` by name. The position ids are inspected only if a loss is computed or the
-    head reads earlier positions.
+    ``given`` maps argument names of ``forward`` to values. The position ids are inspected only if a loss is computed or
+    the head reads earlier positions.
 
     Raises:
         ValueError: If the head reads earlier positions, and the backbone does not separate several texts of a row.

@@ -40,7 +40,7 @@ class HeadCache(HeadCacheView):
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Number of positions of the text in the KV cache, with those that this cache dropped; static: a tensor."""
+        """Number of the text's positions in the KV cache, also those dropped here; in a static cache a tensor."""
 
     # -- during a pass
 
@@ -99,7 +99,7 @@ class HeadCache(HeadCacheView):
 
 
 def unknown(like: Tensor, positions: int) -> Tensor:
-    """Values (B, ``positions``, ...) of a stream ``like`` for unknown positions: -1 for integers, otherwise zeros."""
+    """Makes values (B, ``positions``, ...) for unknown positions of stream ``like``: -1 for integers, else 0."""
     shape = (like.shape[0], positions, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 

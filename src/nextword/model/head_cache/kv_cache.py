@@ -124,7 +124,7 @@ def cache_argument(backbone: Any) -> str | None:
 
 
 def why_no_head_cache(backbone: Any) -> str:
-    """The reason why no head cache can be attached to a model's cache; an empty text if one can."""
+    """The reason why no head cache can be attached to a model's cache; empty if one can be attached."""
     if cache_argument(backbone) is None:
         return "has no KV cache that transformers passes between decoding steps"
     if hasattr(backbone, "_setup_cache"):
@@ -143,7 +143,7 @@ def head_cache_of(kv_cache: Cache | None) -> HeadCache | None:
 
 
 def kv_length(kv_cache: Cache) -> int | Tensor | None:
-    """Number of positions in a cache. None if the cache does not count them (linear attention, some models' own)."""
+    """Number of positions in a cache. None if it does not count them (linear attention, some models' own caches)."""
     inner: Any = decoder_cache(kv_cache)
     if not isinstance(inner, Cache):
         return None
@@ -227,7 +227,10 @@ class LongMemory(DynamicHeadCache):
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """See ``DynamicHeadCache.write``; gradients do not reach earlier passes. Several rows may continue one text."""
+        """See ``DynamicHeadCache.write``. Gradients do not reach earlier passes.
+
+        If the cache has one sequence and ``new`` has several, each of them continues the cached sequence.
+        """
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)

@@ -86,7 +86,7 @@ class SlotMapping:
         count: int,
         longest: int | None = None,
     ) -> SlotMapping:
-        """Makes the mapping from ``listed``, the slots of the requests' tokens one after another; see ``of_blocks``."""
+        """Makes the mapping from ``listed``, all slots of each request in turn. Other arguments: see ``of_blocks``."""
         lengths = lengths.long()
         first = lengths.cumsum(0) - lengths
         return cls(starts.long(), lengths, listed.long()[first[:, None] + _positions(lengths, longest)], count)
@@ -108,7 +108,10 @@ class SlotMapping:
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new token: of ``positions`` tokens before it and its own; and a mask: True before the text."""
+        """For each new token, the slots of the ``positions`` tokens before it and its own slot (W = ``positions`` + 1).
+
+        Also returns a mask: True at entries before the first token of the text.
+        """
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 

@@ -80,10 +80,10 @@ def score(  # noqa: PLR0913  (its options)
     after the first window has at least ``window - stride`` tokens before it.
 
     Args:
-        model: A model of nextword or transformers, or its folder or hub name. A dictionary of models by name compares
-            them on the same texts.
-        tokenizer: Tokenizer of all models, or a dictionary of tokenizers by model name. None for folders, which contain
-            a tokenizer.
+        model: A model of nextword or transformers, or its folder or hub name. A dictionary from name to model
+            compares the models on the same texts.
+        tokenizer: Tokenizer of all models, or a dictionary from model name to tokenizer. None for folders, which
+            contain a tokenizer.
         texts: One text or several, scored separately. An ``Example`` can also have a prompt, source or auxiliary text.
         window: Number of tokens that a model sees at once. None: the model's number of positions, at most 4,096, or
             1,024 if the model has no limit.
@@ -329,7 +329,7 @@ def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
 
 
 def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
-    """Returns a mapping from the key of each breakdown to the scores of those of its groups that have tokens."""
+    """Returns a mapping from the key of each ``Breakdown`` to the scores of its groups, without empty groups."""
     whole = math.fsum(sums.nats)
     statistics = {(key, name): one for key in sums.groups for name, one in sums.of_groups(key).items()}
     finite = {place: one for place, one in statistics.items() if np.isfinite(one.parts).all()}
@@ -366,11 +366,12 @@ def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
 
 
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
-    """Compares every two models of ``sums`` (a mapping from model name), the later minus the earlier one, with tests.
+    """Returns the differences between every two models, the later minus the earlier one, with tests.
 
-    The list begins with the differences over all tokens; those in single groups follow. Models with the same
-    tokens are compared in nats per token, also in each group if both models assign the tokens to the same groups.
-    Models with different tokens are compared in bits per byte. Infinite values (probability 0) are not compared.
+    ``sums`` maps the name of each model to the sums of its scores. The list begins with the differences over all
+    tokens; those in single groups follow. Models with the same tokens are compared in nats per token, also in each
+    group if both models assign the tokens to the same groups. Models with different tokens are compared in bits per
+    byte. Infinite values (probability 0) are not compared.
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]

@@ -77,7 +77,10 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Sums ``log_probs`` of consecutive ``texts`` with N tokens. ``unit`` is the index of each token's unit."""
+        """Makes the sums of consecutive ``texts`` from the ``log_probs`` of the tokens of each text.
+
+        ``unit`` is the index of the unit of each of the N tokens in ``texts``.
+        """
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])

@@ -150,8 +150,8 @@ def read_texts(
         where: Name of the setting that ``data`` comes from, for error messages.
 
     Raises:
-        ValueError: If data or a column do not exist, ``fields`` has an unknown key, a file is invalid, or there is no
-            text that is not empty.
+        ValueError: If data or a column do not exist, ``fields`` has an unknown key, a file is invalid, or all texts
+            are empty.
     """
     fields = fields or {}
     unknown = next((name for name in fields if name not in FIELDS), None)

@@ -57,7 +57,7 @@ class ModelPasses:
     progress: Watch | None = None
 
     def breakdowns(self, state: ModelState) -> tuple[ModelState, tuple[Breakdown, ...]]:
-        """Counts the tokens, unless the settings name a file of counts. Returns the new state, and the breakdowns."""
+        """Counts the tokens, unless ``settings.counts`` is a file. Returns the new state, and ways to group tokens."""
         if self.settings.counts is not None:
             counts = TokenCounts.load(self.settings.counts, "counts")
             frequency = FrequencyBands(counts.counts, counts.source)
@@ -72,7 +72,7 @@ class ModelPasses:
         return state, (NewAndRepeated(), CopiedSpans(self.settings.span), frequency, TextPosition())
 
     def scored(self, state: ModelState, breakdowns: tuple[Breakdown, ...], file: BinaryIO | None) -> ModelState:
-        """Scores every token once, and returns the state with all sums. ``file`` gets a line for each token."""
+        """Scores every token once, and returns the state with all sums. ``file``, if given, gets a line per token."""
         units = Units.of(self.given)
         if state.sums is None:
             state = replace(state, sums=BlockSums.none(units.count, breakdowns))
@@ -122,7 +122,7 @@ class ModelPasses:
 
 
 def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, Any], str]:
-    """Returns facts of a model for attributes of ``ModelScore``, and a digest that identifies the model in any folder.
+    """Returns facts about a model, as attributes of ``ModelScore``, and a digest that does not depend on its folder.
 
     Raises ValueError if the settings do not fit the model.
     """
@@ -205,7 +205,7 @@ def token_lines(
     groups: Mapping[str, Sequence[str]],
     label: Callable[[int], str],
 ) -> Iterator[bytes]:
-    """Yields the line of each token of ``text`` in the file of tokens.
+    """Yields a line of JSON for each token of ``text``, for the file of tokens.
 
     ``groups`` maps the key of each breakdown to the group of each token. ``label`` returns a token id as text.
     """

@@ -74,7 +74,7 @@ class ScoreCheckpoint(ArrayCheckpoint):
         return self._states[place]
 
     def put(self, place: int, state: ModelState) -> None:
-        """Replaces the state of model ``place``. Saves all states if the last save was half a minute ago or more."""
+        """Replaces the state of the model with index ``place``. Saves all states at most every half minute."""
         self._states[place] = state
         if self.is_due:
             self.save_all()

@@ -34,8 +34,8 @@ class ScoredText:
         is_special: True for target tokens without text, such as an end token.
         visible: For each target token, the index (from the beginning of the prompt) of the first token that the model
             sees when it predicts this target; 0 for an encoder-decoder model.
-        copied_from: Mapping from "source" and "auxiliary" to this text in ids of the text's tokenizer, if the model
-            reads it.
+        copied_from: Mapping from "source" or "auxiliary" to the ids of that text in the target's tokenizer, without
+            special tokens. It has only texts that the model reads.
         source_is_cut: Whether the source was too long for the encoder and was truncated.
     """
 
@@ -65,9 +65,10 @@ class ScoredText:
         return 1 if "source" in self.copied_from else len(self.context)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """Returns the token id at ``position`` (from 1) in ``text``: "text", or "source" (also an auxiliary text).
+        """Returns the token id at ``position``, counted from 1, in a text of this example.
 
-        In "text", tokens of the prompt have positions of 0 and less. None: an encoder-decoder model's start token.
+        ``text`` is "text", or "source" for the source or auxiliary text. In "text", tokens before the text have
+        positions of 0 and less. The result for the start token of an encoder-decoder model is None.
         """
         if text == "source":
             read = self.context if "source" in self.copied_from else self.copied_from["auxiliary"]
@@ -127,7 +128,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """Cuts ``examples`` after about ``limit`` tokens. Also returns how many tokens are missing to ``limit``."""
+    """Cuts ``examples`` after about ``limit`` tokens. Also returns how many tokens are missing if they have fewer."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target
