@@ -86,7 +86,7 @@ class TransformersMixin(Conditioned):
         If the model has a conditioner, the conditioner's setting ``trains`` chooses the weights that get gradients.
 
         Raises:
-            ValueError: If the head needs the saved ``state_scale``, and it does not fit the backbone.
+            ValueError: If the head needs the saved ``state_scale``, and this scale does not fit the backbone.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded

@@ -48,7 +48,10 @@ class WrappedModel(PreTrainedModel):
         return not self._why_no_head_cache
 
     def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
-        """The object that makes the head's choice before each token, such as a class of ``f2``; None: no choice."""
+        """The object that makes the head's choice before each token, such as a class of ``f2``; None: no choice.
+
+        Error messages about the head settings in ``generation_config`` name ``caller``.
+        """
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
         # an assistant's tokens must be sampled from its full distribution, because its scores are used to verify them

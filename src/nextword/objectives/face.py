@@ -27,7 +27,7 @@ _LEAST_ENTROPY = 1e-6
 def occurrences(
     tokens: Int[Tensor, "N"], layout: Layout, vocab_size: int, *, start: int | None = None, end: int | None = None
 ) -> Int[Tensor, "V"]:
-    """Counts how often each token occurs in ``tokens``; ``layout`` has the row and position of each entry.
+    """Counts how often each token occurs in ``tokens``; ``layout`` has each token's row and position.
 
     The token ``start`` does not count at the beginning of a row. The first token ``end`` of a row and all tokens after
     it do not count.
@@ -44,9 +44,10 @@ def occurrences(
 
 
 def class_weights(counts: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
-    """Returns ``1 - f / max f`` divided by its mean over the vocabulary, so that the mean weight is 1 (FACE, eq. 10).
+    """Returns ``1 - f / max f``, with f the ``counts``, divided by its mean over the vocabulary (FACE, eq. 10).
 
-    The most frequent token has weight 0. While all counts are equal (for example, all 0), all weights are 1.
+    The mean weight is 1. The most frequent token has weight 0. While all counts are equal (for example, all 0), all
+    weights are 1.
 
     >>> class_weights(torch.tensor([2, 1, 0, 0]))
     tensor([0.0000, 0.8000, 1.6000, 1.6000], dtype=torch.float64)
@@ -131,13 +132,13 @@ class Face(Objective):
         pre:   w_t = (1 - f[x_t] / max f) / mean_v (1 - f[v] / max f)
         post:  w_t = 1 + max(0, f[argmax P_t] - f[x_t]) / sum f
 
-    and with the mean entropy H of the batch, ``cp``: L - beta H; ``cpf``: L + 1 / H; ``cpfw``: L (1 + 1 / H);
-    ``cpfwn``: L log V / H.
+    A penalty changes L. With the mean entropy H of the batch and the vocabulary size V, ``cp``: L - beta H;
+    ``cpf``: L + 1 / H; ``cpfw``: L (1 + 1 / H); ``cpfwn``: L log V / H.
 
     Effect: tokens with low counts get more gradient. Cost: the output layer runs once more without gradient for the
-    most probable tokens (``opr``, ``opo``, ``gpo``), and once more for H with a penalty.
+    most probable tokens (unless gold tokens are counted and weights are ``pre``), and once more for H with a penalty.
 
-    Source: Jiang et al. 2019, eq. 10 and 11. In evaluation the loss is the plain likelihood.
+    Source: Jiang et al. 2019, eq. 10 and 11. In evaluation the loss is the negative log-likelihood.
 
     Differs from the published code: padding is not counted; the factor of ``cpfwn`` is positive; weights are 1 while
     all counts are equal; evaluation is not weighted. As in the published code, ``cp`` and ``cpf`` add one mean to a

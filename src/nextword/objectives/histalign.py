@@ -84,8 +84,8 @@ def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
 def offset_weights(memory: RankedMemory, by_offset: Float[Tensor, "S"]) -> Float[Tensor, "N S"]:
     """Returns the weight of each height if a pair whose ranks differ by d has the weight ``by_offset[d]``.
 
-    The p-th entries of all positions are compared with the later entries at once, because they use the same slice of
-    weights.
+    For each p, one step compares the p-th entry of every position with the later entries of the position, because all
+    positions use the same slice of ``by_offset``.
     """
     # positions with many positives first, so that a slice leaves out the others
     last, order = memory.last_positive.sort(descending=True)
@@ -190,7 +190,7 @@ class HistAlignConfig(ObjectiveConfig):
         return {**_FORMS.get(form or "", {}), **({"memory_values": values[0]} if values else {})}
 
     def arguments(self) -> list[str]:
-        """Returns the spec's arguments: the published form, if any, and ``memory_values`` if the form's differs."""
+        """Returns the spec's arguments: the published form, if any, and ``memory_values`` unless it is the form's."""
         usual = {name: field.default for name, field in type(self).model_fields.items()}
         for name, form in [(None, {}), *_FORMS.items()]:
             settings = {**usual, **form}
@@ -214,9 +214,10 @@ class HistAlign(Objective):
     per distinct target; for positions whose target is in the cache, one search per entry. ``offset_mean`` and
     ``offset_sum`` visit every pair.
 
-    With the default reduction the loss of a batch is the sum of the losses of its rows: the mean over each position's
-    pairs, with ranks among the visible entries. ``histalign:paper`` is eq. 5 and 6. ``histalign:released`` and
-    ``histalign:released-bart`` are the two released codes, which weight pairs by counts over the whole batch.
+    The setting ``reduction`` chooses ``reduce``. By default it is the mean over each position's pairs, summed over
+    positions, with ranks among the visible entries; the loss of a batch is then the sum of the losses of its rows.
+    ``histalign:paper`` is eq. 5 and 6. ``histalign:released`` and ``histalign:released-bart`` are the two released
+    codes, which weight pairs by counts over the whole batch.
 
     Source: HistAlign, eq. 5 and 6.
 
@@ -233,7 +234,7 @@ class HistAlign(Objective):
     Config = HistAlignConfig
 
     def check(self, head: Head) -> None:
-        """Raises ValueError if ``head`` stores no tokens, or for ``memory_values=labels`` only source tokens."""
+        """Raises ValueError if ``head`` stores no tokens, or only source tokens while ``memory_values`` is "labels"."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
                 f"histalign: head '{head_spec(head.config)}' stores no tokens, so there is nothing to align; "
@@ -253,7 +254,7 @@ class HistAlign(Objective):
         return f"{self.config.reduction} divides by counts of pairs over the whole batch"
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Returns the token loss plus ``alpha`` times the ranking loss, both not divided by the number of tokens."""
+        """Returns the token loss plus ``alpha`` times the ranking loss, neither divided by the number of tokens."""
         assert isinstance(head, RemembersTokens)
         tokens = len(targets)
         # computed before the token loss, which keeps (N, S) tensors until the backward pass
@@ -389,10 +390,10 @@ class Nearness:
     def order(
         self, row: Int[Tensor, "N"], targets: Int[Tensor, "N"], ranked: Bool[Tensor, "B S"]
     ) -> Int[Tensor, "N S"]:
-        """Returns the order of each position's entries: those with the target, others by falling cosine, unranked ones.
+        """Returns the indices of each position's entries: first those with the target, then others by falling cosine.
 
-        ``row`` has the row of ``ids`` with each position's entries; ``ranked`` marks the entries with a rank. Equal
-        cosines are ordered by index. Entries that hold the target come first whatever their rounded cosine is.
+        The entries of position n are ``ids[row[n]]``. Entries that ``ranked`` does not mark come last. Equal cosines
+        are ordered by index. Entries that hold the target come first whatever their rounded cosine is.
         """
         # neighbouring positions with the same target share the computation
         other = torch.ones_like(row, dtype=torch.bool)
@@ -413,7 +414,7 @@ class Nearness:
 def visible_first(
     order: Int[Tensor, "N S"], visible: Bool[Tensor, "N S"]
 ) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N S"]]:
-    """Moves the ``visible`` entries of ``order`` to the front, in their order. Returns the new order and its mask.
+    """Moves the ``visible`` entries of ``order`` to the front. Returns the new order and the mask of these entries.
 
     >>> order, visible = visible_first(torch.tensor([[3, 1, 0, 2]]), torch.tensor([[False, True, True, False]]))
     >>> order.tolist(), visible.int().tolist()

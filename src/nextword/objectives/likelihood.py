@@ -44,7 +44,7 @@ class Likelihood(Objective):
     Formula: ``-sum_t log P(x_t | ...)``. With the head ``cache``, P includes the cache. The loss is then that of TRIME,
     whose gradients flow into queries and keys.
 
-    When to use: first, as the baseline. Cost: that of the distribution.
+    When to use: first, as the baseline. Cost: that of computing the distribution.
 
     Source: standard; with a cache: TRIME, Zhong et al. 2022.
 

@@ -287,7 +287,7 @@ registry: Registry[type[Objective]] = Registry("objective", Objective)
 
 
 def with_known_logits(head: Head, context: Context, logits: Float[Tensor, "*rows V"], row: Int[Tensor, "N"]) -> Head:
-    """Returns a copy of ``head`` whose distribution at ``context`` is the softmax of ``logits``, computed before.
+    """Returns a copy of ``head`` whose distribution at ``context`` is the softmax of the known ``logits``.
 
     For other contexts or modes the copy computes its distribution as usual. If ``logits`` have a gradient, ``head``
     itself is returned, because the loss computes gradients in chunks with less memory.

@@ -27,9 +27,9 @@ class Draft:
 
     Attributes:
         tokens: Token ids, at least one.
-        evidence: Kind of evidence that the draft is right. Drafts with equal evidence share acceptance rates.
+        evidence: How the draft was found, such as "prompt". Drafts with equal values share acceptance rates.
         agreed: For a copied draft, how many tokens before the copied ones equal the last tokens of the text.
-        found: Text and position from which the first draft token was copied; None: not copied.
+        found: "text" or "source", and the position there from which the first draft token was copied; None: not copied.
     """
 
     tokens: Sequence[int]
@@ -47,9 +47,9 @@ class KnownText:
     Attributes:
         tokens: Ids of the decoder's text so far, without padding.
         source: Ids of the source that the head reads, padding included; empty if there is no source.
-        instead: If the last draft was copied: the text and the position of the token that follows the draft's accepted
-            tokens there. The model chose the last token of ``tokens`` instead. None: the last draft was not copied, or
-            there was none.
+        instead: If the last draft was copied: "text" or "source", and the position there after the accepted tokens. The
+            model chose the last token of ``tokens`` in place of the token at this position. None: the last draft was
+            not copied, or there was none.
     """
 
     tokens: list[int]
@@ -140,9 +140,9 @@ class CopyHeadDrafter(Drafter):
     """Drafts the tokens after a position from which the head may have copied the last token.
 
     The candidates are the positions that add to the last token's probability, at most 64 per component of the head. The
-    drafter takes the one up to which the most tokens equal the end of the text. A tie is broken by the larger share of
-    the probability, then by the earlier position. If there is no candidate and the last draft was copied, the new draft
-    continues after the position ``KnownText.instead``.
+    drafter compares the tokens up to each candidate with the end of the text, and takes the candidate with the longest
+    match (at most 8 tokens). A tie is broken by the larger share of the probability, then by the earlier position. If
+    there is no candidate and the last draft was copied, the new draft continues after ``KnownText.instead``.
     """
 
     reads_positions = True
@@ -166,7 +166,7 @@ class CopyHeadDrafter(Drafter):
     def candidates(
         self, texts: Sequence[KnownText], decided: Decided, longest: int
     ) -> list[list[tuple[tuple[Any, ...], Draft]]]:
-        """For each text: sort keys and drafts, one per position that adds to the last token's probability."""
+        """For each text: pairs of sort key and draft, one per position that adds to the last token's probability."""
         found: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         shares, texts_of = decided.token_positions([text.tokens[-1] for text in texts])
         for name, share in shares.items():
@@ -205,9 +205,10 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 class PromptDrafter(Drafter):
     """Drafts the tokens after an earlier occurrence of the last token, in the text or in the source of the head.
 
-    Of several occurrences, the drafter takes the one up to which the most tokens (at most 8) equal the end of the text.
-    A tie is broken in favour of the source, then of the earlier position. This drafter works with every head. Prompt
-    lookup in transformers does not search the source, and compares at most two tokens.
+    The drafter compares the tokens up to each occurrence with the end of the text, and takes the occurrence with the
+    longest match (at most 8 tokens). A tie is broken in favour of the source, then of the earlier position. This
+    drafter works with every head. Prompt lookup in transformers does not search the source, and compares at most two
+    tokens.
     """
 
     def expect_fit(self, model: NextWordModel) -> None:

@@ -35,7 +35,7 @@ class DraftOutcome:
 
 
 class SpeculativeDecoding:
-    """Settings and statistics of speculative decoding. Share one object between ``generate`` calls to keep them.
+    """Settings and statistics of speculative decoding. Calls of ``generate`` may share an object and its statistics.
 
     Args:
         by: Drafter: "head" (the tokens after the position from which a copying head copied the last token), "prompt"
@@ -144,7 +144,10 @@ class DraftLength(ABC):
         """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Records the seconds of a pass over ``texts`` x ``width`` tokens, and in ``guessing`` those of drafting."""
+        """Records that a pass over ``texts`` x ``width`` tokens took ``seconds``.
+
+        ``guessing`` is the time of drafting before the pass, in seconds; None: the drafter was not asked.
+        """
 
 
 class FixedLength(DraftLength):
@@ -171,7 +174,7 @@ class LearnedLength(DraftLength):
         self._wait = 1  # the first pass is without a draft, for comparison
 
     def asks(self) -> bool:
-        """Whether to draft: if drafts save time or one was just accepted; otherwise, before one of 8 passes.
+        """Returns True if drafts save time or a draft was just accepted; otherwise, only before one of 8 passes.
 
         The first call returns False, so that a pass without a draft is measured.
         """
@@ -226,8 +229,8 @@ class Acceptance:
 
     A drafted token's agreement is ``Draft.agreed`` plus the number of draft tokens before it, at most 8. The token's
     rate is estimated from earlier drafted tokens with equal agreement and equal ``Draft.evidence``. The rate of all
-    tokens with equal agreement, whatever their evidence, counts as two more such tokens. If no such token was verified
-    yet, the rate is 1/2, so that the token is tried.
+    tokens with equal agreement, whatever their evidence, counts as two more such tokens. If no token with equal
+    agreement was verified yet, the rate is 1/2, so that the token is tried.
     """
 
     def __init__(self) -> None:
@@ -343,7 +346,7 @@ class Payoff:
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:
-        """Records a pass that took ``seconds``, drafting included; without a draft it takes ``plain`` seconds.
+        """Records that a pass took ``seconds`` with drafting, and would take ``plain`` seconds without drafts.
 
         The pass counts as one token for each of ``texts`` texts. ``count_accepted`` adds the accepted draft tokens.
         """

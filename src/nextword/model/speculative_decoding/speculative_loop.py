@@ -78,7 +78,7 @@ class SpeculativeLoop:
 
 @dataclass(frozen=True)
 class Rules:
-    """Logits processors, stopping criteria and configuration of a call of ``generate``, and its random numbers.
+    """Logits processors, stopping criteria, configuration and random numbers of a call of ``generate``.
 
     ``numbers`` are the random numbers for sampling; None: greedy search.
     """

@@ -39,9 +39,9 @@ class TokenChoice:
     """Chooses each token as ``generate`` does without drafts.
 
     First the head makes its choice, if it has one, such as a class of ``f2``. The processors change the scores of the
-    tokens that are left, and the most probable token or a sampled one is chosen. A draft token is accepted if it equals
-    the chosen token. So greedy texts are the same as without drafts. Sampled texts have the same distribution, because
-    every token is sampled from the model's own probabilities.
+    tokens that this choice allows, and the most probable token or a sampled one is chosen. A draft token is accepted if
+    it equals the chosen token. So greedy texts are the same as without drafts. Sampled texts have the same
+    distribution, because every token is sampled from the model's own probabilities.
 
     Few scores are in memory at a time. Without ``processors``, the scores of the whole vocabulary are computed for a
     few positions at a time. If the head chooses a class first (``f2``), only tokens of this class are scored, and only

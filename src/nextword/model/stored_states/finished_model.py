@@ -41,8 +41,8 @@ def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shar
             of its own.
 
     Returns:
-        True if the model was written. False, with nothing written, if ``source`` must be loaded to save the model: its
-        weights are not safetensors files with the names of the loaded model, or ``model`` has a conditioner.
+        True if the model was written. False, with nothing written, if ``model`` has a conditioner or the weights in
+        ``source`` are not safetensors files with the names of the loaded model. Load ``source`` to save such a model.
     """
     if model.conditioner is not None:
         return False

@@ -76,7 +76,7 @@ class RowStates:
 
 
 class StatesOrigin(Record):
-    """Everything that determines the content of a store. A build into the folder of a store needs the same origin."""
+    """Everything that determines the content of a store. Two builds into the same folder must have equal origins."""
 
     format: Literal["nextword-states/1"] = "nextword-states/1"
     """Name and version of the format. A reader rejects other versions."""
@@ -349,7 +349,7 @@ class StoredStates:
 def manifest_of(folder: Path) -> StatesManifest:
     """Reads the manifest of the finished store in ``folder``. Raises ValueError if there is none.
 
-    Relative file names of the manifest are looked up in the working directory, and then in that of the build.
+    Relative file names of the manifest are looked up in the working directory, then in ``manifest.built_in``.
     """
     manifest = STATES.manifest_in(folder, StatesManifest)
     origin, home = manifest.origin, Path(manifest.built_in or "")

@@ -150,7 +150,7 @@ class StoredBackbone(PreTrainedModel):
 
 
 def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
-    """Returns the function with which a model of this ``config`` makes decoder inputs from labels, without weights.
+    """Returns the function that makes decoder inputs from labels for models with this ``config``; no weights are read.
 
     Most models put a start token before the labels; mBART puts the last token of the labels there.
     """

@@ -11,7 +11,7 @@ from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 
 class SampleFile(Record):
-    """One samples file of a system and its values."""
+    """One samples file of a system, with the metrics' values for this file."""
 
     file: str
     """File name, without the folder."""

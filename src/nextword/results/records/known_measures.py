@@ -94,7 +94,7 @@ def known_measure(key: str, unit: str = "") -> Measure:
 
 
 def measures_of(evaluations: Iterable[Evaluation], recorded: Mapping[str, Measure] | None = None) -> dict[str, Measure]:
-    """Map each metric's key to its description: first those in ``recorded``, then others in the report's order."""
+    """Map the metric keys in ``evaluations`` to descriptions: first those ``recorded``, then others in report order."""
     units = {key: value.unit for one in evaluations for key, value in one.metrics.items()}
     found = {key: measure for key, measure in (recorded or {}).items() if key in units}
     return found | {key: known_measure(key, units[key]) for key in sorted(units.keys() - found.keys(), key=_order)}

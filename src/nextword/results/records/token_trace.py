@@ -1,6 +1,6 @@
 """Record of a trace: a model's prediction of every token of a text (``nw.trace`` and ``nextword inspect``).
 
-Values are stored in columns: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids[first + i]``.
+Values are stored in columns: ``tokens.log_prob[i]`` is about predicted token i, ``texts["text"].ids[first + i]``.
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ BIGRAMS = 2
 
 
 def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
-    """Make the column of the text metric ``key``. Its heading shows the unit, followed by ``kind`` if given."""
+    """Make the column of the text metric ``key``. Its heading shows the unit, followed by ``kind`` if given.
+
+    If ``main``, the terminal shows the column too.
+    """
     unit = formats.unit_name(measure.unit)
     plain = unit.partition(" (")[0]
     short_unit = ", ".join(part for part in ("%" if plain.startswith("%") else plain, kind) if part)
@@ -52,7 +55,7 @@ class Rule:
     """A column of a paper's table.
 
     Attributes:
-        pattern: Regular expression of the metrics' keys. Its group, if there is one, is the length n of the n-grams.
+        pattern: Regular expression of the metrics' keys. It may capture the length n of the n-grams.
         group: Heading over the columns that differ only in n.
         title: Heading of the column.
         short: Title of the column where the heading ``group`` is not shown.
@@ -98,7 +101,7 @@ class TableLayout:
 
     Attributes:
         rules: The table's columns, in order.
-        people: Whether the table has a row for human texts; False if all its metrics compare with them.
+        people: Whether the table has a row for human texts; False if all metrics compare with human texts.
     """
 
     rules: tuple[Rule, ...]
@@ -107,7 +110,7 @@ class TableLayout:
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
         """Columns of ``measures``: first the metrics of the paper's table in its order, then the others.
 
-        Others that match ``SAID_OTHERWISE`` get columns only if no other metric has one.
+        Other metrics with keys that match ``SAID_OTHERWISE`` get columns only if no metric would have one otherwise.
         """
         placed = self.placed(measures)
         others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
@@ -202,7 +205,7 @@ def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
 
 
 def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
-    """The one of ``LAYOUTS`` that has columns for the most of the metrics; of several such layouts, the first."""
+    """The layout in ``LAYOUTS`` with columns for the most metrics in ``measures``; in a tie, the first of them."""
     return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
 
 

@@ -56,7 +56,7 @@ class Numbers:
 
     @property
     def reasons(self) -> list[tuple[str, list[str]]]:
-        """Reasons why cells have no number of ours, each with the rows' titles. Rows with ``missing`` are left out."""
+        """Reasons why cells have no number of ours, with the rows' titles; not for rows with ``RowPair.missing``."""
         rows: dict[str, list[str]] = {}
         for row in self.rows:
             for why in {} if row.missing else dict.fromkeys(cell.reason for cell in row.ours if cell.reason):

@@ -135,7 +135,7 @@ def _percent(number: float) -> str:
 
 
 def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
-    """Yield rows: question, alpha for each scale, percentage of equal pairs, number of units with several answers."""
+    """Yield rows: question, alpha for each scale, % of equal answer pairs, number of units with several answers."""
     for one in results.agreement:
         alphas = [
             f"{formats.NOTHING if value is None else f'{value:.2f}'} ({level})" for level, value in one.alpha.items()

@@ -49,7 +49,7 @@ def marked(cell: Cell) -> Text:
 def fitted(
     table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
 ) -> FittedTable:
-    """Make a table of the ``main`` columns that fits the terminal. ``heading`` returns the heading of a column."""
+    """Fit the ``main`` columns of ``table`` to the terminal. ``heading`` returns the heading of a column."""
     whole = table.main
 
     def part(first: int, last: int) -> Table:
@@ -106,7 +106,7 @@ class FittedTable:
 
 
 def add_names(table: Table, title: str, names: list[str]) -> None:
-    """Add a column ``title`` with the row names ``names``. They are broken only if one is very long."""
+    """Add a column ``title`` with the row ``names``. They are broken only if one is wider than ``LONGEST_NAME``."""
     longest = max(map(cell_len, names), default=0)
     whole = longest <= LONGEST_NAME
     table.add_column(title, no_wrap=whole, overflow="fold", min_width=longest if whole else None)

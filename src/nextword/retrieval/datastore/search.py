@@ -193,9 +193,9 @@ Search = ExactSearch | FaissSearch
 
 
 class RecentKeys:
-    """The ``most`` keys that were appended last, in memory, numbered from the oldest. New keys replace the oldest ones.
+    """The ``most`` keys that were appended last, in memory, numbered from the oldest (0). New keys replace the oldest.
 
-    ``width`` is the width of a key, ``start`` the token before every document.
+    ``width`` is the number of dimensions of a key, ``start`` the token before every document.
 
     >>> recent = RecentKeys(width=1, most=2, start=0)
     >>> for position in range(3):
@@ -218,7 +218,7 @@ class RecentKeys:
 
     @property
     def width(self) -> int:
-        """Width of a key."""
+        """Number of dimensions of a key."""
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:
@@ -250,7 +250,7 @@ class RecentKeys:
         return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Kept tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first kept position."""
+        """Kept tokens of ``document`` from position ``first`` to ``last`` (inclusive), and the first one's position."""
         numbers = np.arange(len(self))
         of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]

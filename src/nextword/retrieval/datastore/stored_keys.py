@@ -54,7 +54,7 @@ class StoredKeys:
 
     @property
     def width(self) -> int:
-        """Width of a key."""
+        """Number of dimensions of a key."""
         return self.manifest.origin.width
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
@@ -97,7 +97,7 @@ class StoredKeys:
         return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Raises ValueError if a model's ``states`` of the tokens ``manifest.probe`` are over 5 % from those stored."""
+        """Raises ValueError unless a model's ``states`` of ``manifest.probe`` equal the stored ones up to 5 %."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
         if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
@@ -132,7 +132,7 @@ def write_shard(
     """Writes a shard, and last the file with its facts. Without this file, the next build makes the shard again.
 
     ``tokens`` has the token after each state of ``keys``, ``places`` the document of this token and its position in
-    the document. The precision is "int8", with a scale for each key, or else float16.
+    the document. With ``precision`` "int8", each key has a scale; with any other value, keys are stored as float16.
 
     Raises:
         DiskFullError: If there is not enough disk space.
@@ -172,7 +172,7 @@ class Shard:
 
     @classmethod
     def of_states(cls, folder: Path, number: int, first: int, keys: int, origin: StoreOrigin) -> Shard:
-        """The first ``keys`` states of shard ``number`` of a store of states, as keys. All states are of one document.
+        """Opens shard ``number`` of a store of states, with its first ``keys`` states as keys, all of one document.
 
         The token after the first state has position ``first``; the token after the last may be in the next shard.
         Raises ValueError if a file is missing, truncated or not of the manifest's shape.

@@ -59,8 +59,8 @@ def build_ngram_index(
     the folder mention ``command``.
 
     Raises:
-        ValueError: If there are no or too many tokens, a token is outside the vocabulary, or the folder has another
-            corpus.
+        ValueError: If there are no or too many tokens, a token is outside the vocabulary, the folder has another
+            corpus, or pydivsufsort is missing.
         DiskFullError: If there is not enough disk space.
     """
     expect_sorter()
@@ -201,7 +201,7 @@ def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[
     only the positions at which a token begins are kept; they are sorted by tokens.
 
     Raises:
-        ValueError: If the stream is too long, or the sorter is missing.
+        ValueError: If the stream is too long, or pydivsufsort is missing.
     """
     expect_sorter()
     if len(stream) * width > LARGEST:

@@ -58,7 +58,7 @@ class Found:
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
     def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
-        """For each context and level: the share of the match's occurrences that the token in ``tokens`` follows."""
+        """Share of the occurrences of each level's match that are followed by the context's token in ``tokens``."""
         low, high = self.widest()
         levels = self.low.shape[1]
         hits = np.zeros((len(low), levels))
@@ -87,7 +87,7 @@ def _parts(counts: Int[np.ndarray, "N"]) -> Iterator[slice]:
 def ranks_of(
     low: Int[np.ndarray, "N"], high: Int[np.ndarray, "N"]
 ) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"]]:
-    """Returns two arrays: the row of each number, and all numbers from ``low`` to ``high`` (exclusive) of every row.
+    """Returns, for each number from ``low[i]`` to ``high[i]`` (exclusive) of every i: the row i, and the number.
 
     >>> row, rank = ranks_of(np.array([5, 0, 2]), np.array([7, 0, 3]))
     >>> row.tolist(), rank.tolist()
@@ -230,9 +230,10 @@ class MatchWeights(Record):
 
 
 def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]) -> Float[Tensor, "N C"]:
-    """For each context, the row of ``shares`` for its match length; column 0, the head, gets shares of missing levels.
+    """For each context, the shares of the head (column 0) and of each level, from the row for its match length.
 
-    Each row of the result adds up to one. Gradients reach ``shares``.
+    The head gets the shares of levels that a context lacks. Each row of the result adds up to one. Gradients reach
+    ``shares``.
     """
     chosen = shares[torch.from_numpy(np.maximum(group_of(found.length, lengths), 0))]
     chosen = chosen / chosen.sum(1, keepdim=True)
@@ -248,7 +249,7 @@ def head_alone(evidence: Sequence[int] = EVIDENCE, lengths: Sequence[int] = LENG
 
 
 def group_of(length: Int[np.ndarray, "N"], lengths: Sequence[int]) -> Int[np.ndarray, "N"]:
-    """Index of the group of ``lengths`` that includes each match length; -1 without a match (length 0).
+    """Group of each match length; -1: no match (length 0). ``lengths`` has the shortest length of each group.
 
     >>> group_of(np.array([0, 1, 4, 5, 6, 1000]), (1, 2, 5)).tolist()
     [-1, 0, 1, 2, 2, 2]
@@ -269,9 +270,9 @@ def fit_match_weights(
 
     The log-likelihood of a mixture is concave in its weights, so expectation maximisation finds its maximum.
 
-    ``log_head`` has the log-probability of each token by the head alone, and ``levels`` the token's probability by each
-    level of ``found``. ``evidence`` and ``limit`` are those with which ``find_levels`` returned ``found``. ``lengths``
-    are the groups that get weights of their own.
+    ``log_head`` has the log-probability of each token under the head alone, and ``levels`` the token's probability
+    under each level of ``found``. ``evidence`` and ``limit`` are those with which ``find_levels`` returned ``found``.
+    ``lengths`` has the shortest match length of each group with weights of its own.
 
     Raises:
         ValueError: If there are no tokens, or the head gives a token the probability 0.

@@ -67,7 +67,7 @@ def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def steering(methods: Sequence[ReportedMethod]) -> str | None:
-    """Nats per token that the right auxiliary text gains over another: a dot and interval per run, a line at zero."""
+    """Nats per token that a text loses with another's auxiliary text: a dot and interval per run, a line at zero."""
     return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 

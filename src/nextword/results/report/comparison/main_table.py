@@ -216,7 +216,10 @@ class Sweep:
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """Return the data for ``class_sweep``; None without values, or if each division has one number of classes."""
+    """Return the data for ``class_sweep``.
+
+    None if there are no values, or if no division of the tokens into classes occurs with several numbers of classes.
+    """
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:

@@ -73,7 +73,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """Render the page. At the top it links to the file ``inside`` (None: no link) with predictions for one prompt."""
+    """Render the page, with a link to ``inside``, a page of predictions for one prompt (None: no link)."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
