@@ -59,7 +59,7 @@ def is_sharded(layer: nn.Module) -> bool:
 
 
 def class_of(layer: nn.Module) -> type:
-    """The class of a layer; for a sharded layer, whose class FSDP2 replaces, the class before."""
+    """The class of a layer. For a sharded layer, whose class FSDP2 replaces, it is the original class."""
     return type(layer).__bases__[-1] if is_sharded(layer) else type(layer)
 
 

@@ -20,7 +20,7 @@ def is_adapter(path: str | Path) -> bool:
 
 
 def model_of(path: str | Path) -> str | Path:
-    """Folder or hub name of the base model of the adapter ``path``. A path that is not an adapter is returned itself.
+    """Folder or hub name of the base model of the adapter ``path``. Any other path is returned unchanged.
 
     Raises:
         ValueError: If the adapter does not name its base model.

@@ -284,7 +284,7 @@ def packaged_encoder() -> str | None:
 
 
 def encoder_named(name: str) -> str | None:
-    """``name``, an encoder's folder or hub name. For "minilm", its packaged folder; None if it is not installed."""
+    """Returns ``name``, an encoder's folder or hub name; for "minilm" its package's folder, None if missing."""
     return packaged_encoder() if name.lower() == MINILM else name
 
 

@@ -120,7 +120,7 @@ def wait_for_main_error() -> None:
 
 
 def let_others_speak() -> None:
-    """Waits some seconds if there are other processes, because one of them may have failed first and caused an error.
+    """Waits some seconds if there are other processes, because one of them may have caused the error of this process.
 
     In this case the launcher ends this process meanwhile, so that only the first error is printed.
     """

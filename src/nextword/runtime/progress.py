@@ -25,7 +25,7 @@ class Watcher:
 
     @contextlib.contextmanager
     def __call__(self, name: str, stage: str = "") -> Iterator[Callable[[float], None]]:
-        """In this block, ``name`` is in ``stage``. Yields a function that reports the finished share of the stage."""
+        """Encloses a ``stage`` of the computation ``name``. Yields a function that reports its finished share."""
         began = time.perf_counter()
         self.began(name, stage)
         yield functools.partial(self.advanced, name)

@@ -19,7 +19,7 @@ Facts = TypeVar("Facts", bound=Record)
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A kind of store, for example datastores.
+    """A kind of store, such as a datastore.
 
     Attributes:
         setting: Name of the setting in which users give the folder of such a store, for messages.
@@ -54,7 +54,7 @@ class StoreKind:
 
 
 def shard_file(folder: Path, number: int, part: str) -> Path:
-    """The path of the file ``part`` (such as "json") of shard ``number``, counted from 0."""
+    """The path of the file of shard ``number``, counted from 0, with the ending ``part``, such as "json"."""
     return folder / f"shard-{number:05d}.{part}"
 
 

@@ -87,7 +87,7 @@ _PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float3
 
 
 def saved_precision(folder: Path) -> torch.dtype | None:
-    """Precision of all weights in a folder's safetensors files: float16, bfloat16 or float32. Otherwise None."""
+    """Precision of a folder's safetensors weights: float16, bfloat16 or float32. None if it is another or varies."""
     found = set()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
@@ -104,7 +104,7 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def built(build: Callable[[], M], name: str) -> M:
-    """Returns the module that ``build`` makes, if there is enough memory for it. ``name`` names it in the error.
+    """Returns the module that ``build`` makes, if there is enough memory for it. The error begins with ``name``.
 
     ``build`` is first called on the meta device, where tensors have shapes but take no memory. So ``build`` runs twice,
     and must not depend on anything that it changes.

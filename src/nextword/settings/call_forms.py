@@ -52,7 +52,7 @@ class CallForms:
     """Function that reads a recipe from its name or path. None: a recipe must be a table."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Returns ``function`` with the same signature and docstring, callable in all these ways.
+        """Returns ``function``, with its signature and docstring, which also accepts recipes and earlier call forms.
 
         The call raises SettingsError for a keyword or a key of the recipe that is not a parameter.
         """

@@ -215,7 +215,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
 
 
 def said(error: ErrorDetails) -> str:
-    """The message of ``error`` if one of our own checks raised it, otherwise a text with pydantic's name of it."""
+    """The message of ``error`` if one of our own checks raised it, otherwise a text with pydantic's error type."""
     if error["type"] in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     return f"cannot be used, {error['type'].replace('_', ' ')}"

@@ -162,7 +162,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
-    """Makes a ``__getattr__`` for ``module``. It returns renamed objects by their old names, with a warning.
+    """Makes a ``__getattr__`` for ``module``, which returns a renamed object for its old name, with a warning.
 
     ``calls`` is the number of functions between the user's code and this ``__getattr__``.
     """

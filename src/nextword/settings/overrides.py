@@ -55,7 +55,8 @@ def overridden(
     {'start': {'model': 'distilgpt2', 'seed': 3}}
 
     Raises:
-        ValueError: If an override has another form, a list has no such index, or a path leads into another value.
+        ValueError: If an override has another form, a list lacks the index, or a path leads into a value that is
+                neither a table nor a list.
     """
     changed = copy.deepcopy(recipe)
     for override in overrides:
@@ -68,7 +69,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """Like ``overridden``, but ``values`` is a mapping from ``key.path`` to value, and values are not parsed."""
+    """Like ``overridden``, but with ``values``, a mapping from ``key.path`` to the value, which is not parsed."""
     changed = copy.deepcopy(recipe)
     for path, value in values.items():
         _put(changed, path.split("."), value, f"{path}={value}", table_of)

@@ -36,7 +36,7 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """Origin of the components, as shown in lists and messages."""
+        """The module or package of the components, as lists and messages show it."""
         return f"module '{self.module}'" if self.package is None else f"package '{self.package}'"
 
 
@@ -127,7 +127,7 @@ def _checksum(module: str) -> str:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """The spec of a module, found without running code of it or of its packages. None if the module does not exist."""
+    """The import spec of a module, found without running code of the module or its packages. None if it is missing."""
     spec: ModuleSpec | None = None
     parts = name.split(".")
     for count in range(1, len(parts) + 1):

@@ -58,8 +58,9 @@ class Registry(Generic[T]):
         """Decorator that registers a class under ``name`` and under ``aliases``. Lists do not show the aliases.
 
         Raises:
-            ValueError: If ``name`` has capitals, spaces, ``+``, ``:`` or ``,``, if it or an alias belongs to another
-                class, if the class does not extend ``base``, or if the default name in its ``Config`` is another.
+            ValueError: If ``name`` has capitals, spaces, ``+``, ``:`` or ``,``. The decorator raises it if ``name`` or
+                an alias belongs to another class, if the class does not extend ``base``, or if the class's
+                ``Config`` has another default name.
         """
         if name != name.lower() or any(mark in name for mark in "+:, "):
             raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")

@@ -23,7 +23,7 @@ _command: ContextVar[Options | None] = ContextVar("command", default=None)
 
 @contextmanager
 def of_command(options: Options) -> Iterator[None]:
-    """In this block, messages name settings by ``options``, the options of the running command."""
+    """In this block, messages name settings as options of the running command, which ``options`` returns."""
     before = _command.set(options)
     try:
         yield

@@ -153,7 +153,9 @@ class Grammar(Generic[C]):
         self.modifiers = Modifiers() if modifiers is None else modifiers
 
     def parse(self, spec: str | Mapping[str, Any] | C) -> C:
-        """Parses a spec, or a mapping of settings with a name or spec, into a config. A config is returned unchanged.
+        """Parses a spec, or a mapping of settings, into a config. A config is returned unchanged.
+
+        The key of a mapping that is the registry's kind, such as "head", has the component's name or spec.
 
         Raises:
             ValueError: If a name or key is unknown, a modifier is not accepted, arguments are invalid, or a setting is
@@ -178,7 +180,7 @@ class Grammar(Generic[C]):
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def table(self, text: str) -> dict[str, Any]:
-        """The settings that the spec ``text`` gives, with the component's name; values are not validated."""
+        """The spec ``text`` as a mapping from setting to value, with the component's name. Values are not validated."""
         (name, arguments), *terms = map(read_term, split_outside(text, "+"))
         self.expect_known(name)
         config = self._config_of(name)

@@ -40,7 +40,7 @@ class NgramIndex:
 
     So positions at which the same tokens end are adjacent. The index of a position in this order is its rank; the last
     position of each document is left out. A query is an array with the last tokens of a context in reverse order, each
-    id plus one. If it is longer than the context, it is filled with ``BELOW`` or ``ABOVE``. The files in ``folder`` are
+    id plus one. A query longer than the context is filled with ``BELOW`` or ``ABOVE``. The files in ``folder`` are
     memory-mapped, so only parts of them are read.
 
     Raises:
@@ -73,7 +73,7 @@ class NgramIndex:
         return self.manifest.tokenizer
 
     def fingerprint(self) -> str:
-        """SHA-256 of the corpus's sizes, tokenizer and some of its tokens. The folder of the index does not matter."""
+        """SHA-256 of the corpus's sizes, tokenizer and sampled tokens. It does not depend on the index's folder."""
         digest = hashlib.sha256(self.manifest.model_dump_json(exclude={"data"}).encode())
         for begin in np.linspace(0, max(0, len(self._stream) - _SAMPLE), _SAMPLES, dtype=np.int64):
             digest.update(self._stream[begin : begin + _SAMPLE].astype("<u4").tobytes())
@@ -94,7 +94,7 @@ class NgramIndex:
         low: Int[np.ndarray, "M"] | None = None,
         high: Int[np.ndarray, "M"] | None = None,
     ) -> Int[np.ndarray, "M"]:
-        """Counts the positions sorted before each query. ``low`` and ``high`` are bounds of these numbers, if known."""
+        """Counts the positions sorted before each query. ``low`` and ``high`` are bounds of these counts, if known."""
         low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
         high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
         while len(open_ := np.flatnonzero(low < high)):
@@ -108,7 +108,7 @@ class NgramIndex:
         return low
 
     def common(self, ranks: Int[np.ndarray, "M"], queries: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "M"]:
-        """Counts last tokens that the position of each rank shares with its query; 0 for a rank outside the index."""
+        """For each rank, the number of last tokens that its position shares with its query; 0 outside the index."""
         inside = (ranks >= 0) & (ranks < len(self))
         differs = self._before(np.where(inside, ranks, 0), queries.shape[1]) != queries
         shared = np.where(differs.any(1), differs.argmax(1), queries.shape[1])
@@ -122,7 +122,7 @@ class NgramIndex:
         return tokens
 
     def next_tokens(self, ranks: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token that follows each position of ``ranks`` in the corpus."""
+        """For each of ``ranks``, the token that follows the position with this rank in the corpus."""
         tokens: Int[np.ndarray, "M"] = self._stream[self._order[ranks].astype(np.int64) - 1].astype(np.int64) - 1
         return tokens
 
@@ -150,7 +150,7 @@ class NgramIndex:
         return self._stream[len(self._stream) - last : len(self._stream) - first][::-1].astype(np.int64) - 1
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens of ``document`` from offset ``first`` to ``last`` (inclusive), and the offset of the first token."""
+        """Tokens of ``document`` from offset max(0, ``first``) to ``last`` (inclusive), and the first one's offset."""
         first = max(0, first)
         return self.tokens_of(document, first, last + 1).tolist(), first
 
@@ -205,9 +205,9 @@ class LastTokens:
         position: Int[np.ndarray, "N"] | None = None,
         first: Int[np.ndarray, "N"] | None = None,
     ) -> LastTokens:
-        """Contexts in one text, ``ids``, which begin at ``first`` and end at ``position``.
+        """Contexts in the text ``ids``. Each begins at its entry of ``first`` and ends at its entry of ``position``.
 
-        By default they begin at 0, and there is one for each position.
+        By default all contexts begin at 0, and one context ends at each position of the text.
         """
         position = np.arange(len(ids)) if position is None else position
         return cls(ids[None], np.ones((1, len(ids)), dtype=bool), np.zeros_like(position), position, first)
@@ -221,7 +221,10 @@ class LastTokens:
         return int((self.position - self.first).max()) + 1 if len(self.position) else 0
 
     def last(self, which: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """Queries with the last ``length`` tokens of each context in ``which``; ``BELOW`` from an unknown token on."""
+        """Queries with the last ``length`` tokens of the contexts with the indices ``which``.
+
+        An unknown token, and all tokens before it, are ``BELOW``.
+        """
         at = self.position[which][:, None] - np.arange(length)
         tokens = np.where(
             at >= self.first[which][:, None], self.ids[self.row[which][:, None], np.maximum(at, 0)], BELOW

@@ -86,7 +86,7 @@ class NgramModel:
 def mixed_with_ngrams(
     base: NextToken, memory: NgramModel, found: Found, dtype: torch.dtype = torch.float32
 ) -> PointerMixture:
-    """Mixes a head's distribution ``base`` with the tokens after the matches ``found``, with the weights of ``memory``.
+    """Mixes a head's distribution ``base`` with the tokens after the matches ``found``. The weights are in ``memory``.
 
     Raises:
         ValueError: If the head has a smaller vocabulary than the index.
@@ -104,8 +104,8 @@ def mixture_at(
 ) -> PointerMixture:
     """Mixes a head's distribution ``base`` with the tokens after the matches ``found`` in ``index``.
 
-    ``shares`` has, for each context, the share of ``base`` (first) and of each level, in double precision. Gradients
-    reach ``shares``. ``name`` is the name of the index among the ``sources`` of the result.
+    A row of ``shares`` has the share of ``base``, and then the share of each level of matches, in double precision.
+    Gradients reach ``shares``. ``name`` is the name of the index among the ``sources`` of the result.
     """
     index.manifest.expect_vocabulary(base.vocab_size, index.folder)
     row, rank, mass = _masses(found, shares)

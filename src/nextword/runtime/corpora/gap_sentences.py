@@ -113,7 +113,9 @@ CHOICES: dict[str, Callable[[Sequence[str], str], int]] = {"overlap": by_overlap
 
 
 def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
-    """Yields a pair per paragraph of ``text`` (or piece of a long one) of at least ``config.min_sentences`` sentences.
+    """Yields a pair for each paragraph of ``text``, or each piece if it has over ``config.max_sentences`` sentences.
+
+    Paragraphs and pieces with fewer than ``config.min_sentences`` sentences are left out.
 
     >>> [pair] = gap_pairs("A dog barked. The dog saw the cat. The cat ran.", GapConfig(), seed=0)
     >>> pair.source, pair.target
@@ -133,7 +135,7 @@ def lines(text: str) -> list[str]:
 
 
 def blocks(text: str) -> list[str]:
-    """The paragraphs of ``text``: each run of lines without a blank line, joined to one line."""
+    """The paragraphs of ``text``: each run of lines between blank lines, joined to one line."""
     return [" ".join(block.split()) for block in re.split(r"\n\s*\n", text) if block.strip()]
 
 

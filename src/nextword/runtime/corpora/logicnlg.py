@@ -95,7 +95,7 @@ def read_table(path: Path) -> CsvTable:
     """Reads one table. Short rows get empty cells at the end, as in ``pandas.read_csv``.
 
     Raises:
-        ValueError: If the file is empty or not text, has no rows, or a row has more cells than columns.
+        ValueError: If the file is empty or not text, has no rows, or a row has more cells than the header.
     """
     reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter="#")
     try:

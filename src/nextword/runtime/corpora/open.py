@@ -160,7 +160,11 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
-    """Opens a hub data set or a folder in its layout as a mapping from split name to split. ValueError if it fails."""
+    """Opens a hub data set, or a folder with the hub's layout, as a mapping from split name to rows.
+
+    Raises:
+        ValueError: If the data cannot be read.
+    """
     from datasets import load_dataset
 
     path, config = _located(data)

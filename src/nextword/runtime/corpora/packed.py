@@ -56,7 +56,7 @@ def is_packed(path: Path, where: str = "") -> bool:
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a plain or compressed UTF-8 file with their numbers from 1. A byte order mark is ignored.
+    """Yields number (from 1) and text of each line of a plain or compressed UTF-8 file, without a byte order mark.
 
     Messages name the setting ``where``. ``digest`` receives all bytes of the decompressed file.
 
@@ -94,7 +94,7 @@ def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
 
 
 def file_text(path: Path, where: str = "") -> str:
-    """The UTF-8 text of a plain or compressed file, with unchanged line ends. ValueError if it cannot be read."""
+    """The text of a plain or compressed file, with unchanged line ends. ValueError if it is not readable UTF-8."""
     with opened(path, where) as file:
         raw = file.read()
     try:
@@ -121,7 +121,7 @@ def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
     """Opens a file for reading bytes. A compressed file is decompressed.
 
     Raises:
-        ValueError: If the file does not exist or is an archive, or if reading it fails, also later in the block.
+        ValueError: If ``path`` is a folder, an archive or missing, or if reading fails, also later in the block.
     """
     place = file_place(path, where)
     if path.is_dir():
@@ -141,7 +141,7 @@ def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
 
 
 def file_place(path: Path, where: str) -> str:
-    """Name of the file ``path`` in messages. It begins with the setting ``where``, unless this is empty."""
+    """Name of the file ``path`` in messages. It begins with the setting ``where``, unless ``where`` is empty."""
     return f"{where}: '{path}'" if where else str(path)
 
 

@@ -43,7 +43,7 @@ class Side:
 
     @property
     def setting(self) -> str:
-        """Name of the setting for ``field``."""
+        """Name of the setting that gives ``field``, such as "task.source_field"."""
         return f"task.{self.name}_field"
 
 
@@ -54,13 +54,13 @@ class PairReading:
     Attributes:
         source: Name and field of the source.
         target: Name and field of the target.
-        split_field: Field of a row with the name of its split. None: the field ``split`` of a known format. Without
-            this field, pairs are split by a hash.
+        split_field: Field of a row with the name of its split. None: the field ``split``, if the rows have a known form
+            and this field; otherwise pairs are split by a hash.
         validation_share: Share of pairs that the hash assigns to validation.
         test_share: Share of pairs that the hash assigns to testing.
         seed: Seed of the hash.
         other: Reader of files that are not tables.
-        hashed: Which text of a pair is hashed. Pairs with the same text are therefore in the same split.
+        hashed: The text of a pair that is hashed. Pairs in which this text is equal are therefore in the same split.
     """
 
     source: Side
@@ -97,7 +97,10 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PairParts:
-    """The pairs of each split. ``split`` says how they were split. ``empty`` counts pairs omitted for an empty text."""
+    """The pairs of each split of the data ``source``. ``split`` says how they were split.
+
+    ``empty`` is the number of pairs that were left out because a text in them is empty.
+    """
 
     train: list[Pair]
     validation: list[Pair]
@@ -124,8 +127,8 @@ def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> Pa
     ``where``.
 
     Raises:
-        ValueError: If the path does not exist, a split is missing or empty, or a row is invalid (the message says
-            which).
+        ValueError: If the path does not exist, a split is missing or empty, or a row, which the message names, is
+            invalid.
     """
     if not path.exists():
         raise ValueError(
@@ -210,7 +213,7 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
-    """Counts the pairs in ``tested`` whose source is also in ``trained``, and those whose target is also there.
+    """Counts the pairs in ``tested`` whose source is also a source in ``trained``; likewise for targets.
 
     The keys of the result are ``prefix`` with the plural of the name of source or target, such as ``leak_sources``.
     """
@@ -259,7 +262,7 @@ def part_by_hash(text: str, seed: int, validation_share: float, test_share: floa
 
 
 def part_named(row: JsonLine, field: str) -> str:
-    """The split that ``field`` of ``row`` names. ValueError if its value does not name a split."""
+    """The split that ``field`` of ``row`` names. ValueError if the field is missing or does not name a split."""
     name = texts_at(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:

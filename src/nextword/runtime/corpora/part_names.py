@@ -114,8 +114,9 @@ def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*
 
     If a file directly in ``folder`` has exactly the name of the split (``train.txt``, ``training.jsonl``), only this
     file is taken, and a text is preferred to a table. Otherwise all files are taken whose own name or folder's name
-    contains the split's name (``raw_train.tsv``, ``train/part-0.jsonl``), sorted. ``split`` may be a synonym or another
-    name. Files with other endings than ``endings`` are ignored. Messages name the setting ``where``.
+    contains the split's name (``raw_train.tsv``, ``train/part-0.jsonl``), sorted. ``split`` may be any name. If it
+    is a name of one of the three splits, its synonyms are accepted too. Files with other endings than ``endings`` are
+    ignored. Messages name the setting ``where``.
 
     Raises:
         ValueError: If two files could be the split, or its files have several formats.

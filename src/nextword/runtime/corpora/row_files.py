@@ -78,7 +78,10 @@ def expect_cache_room(error: Exception) -> None:
 
 
 def as_one_error(reading: Callable[[], Any], what: str) -> Any:
-    """Returns ``reading()``. Errors in it become a ValueError, with ``what`` before it unless our readers raised it."""
+    """Returns ``reading()``. Its errors become a ValueError whose message begins with ``what``.
+
+    A ValueError of our readers that ``datasets`` has wrapped in another error is raised unchanged.
+    """
     try:
         return reading()
     except Exception as error:
@@ -290,7 +293,7 @@ def rows_of_tables(
 
 
 def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
-    """Like ``rows_of_tables`` for text: each row has some lines of a file as ``text``, and the file's ``path``."""
+    """Makes a data set of text ``files``. A row has some lines of a file (``text``) and the file's path (``path``)."""
     from datasets import Features, Value
 
     features = Features({"path": Value("string"), "text": Value("large_string")})

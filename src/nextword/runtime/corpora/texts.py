@@ -154,7 +154,7 @@ def text_counts(text: str) -> TextCounts:
     """The numbers of articles and words of a text.
 
     An article begins at a title in WikiText's form, " = Title = ". In a text without titles, each paragraph (separated
-    by blank lines) is an article. Without blank lines too, each line is an article. Words are separated by white space.
+    by blank lines) is an article. Without titles and blank lines, each line is one. Words are separated by white space.
     """
     words = sum(len(line.split()) for line in text.splitlines())
     return TextCounts(articles=len(_titles(text)) or _pieces(text), words=words)

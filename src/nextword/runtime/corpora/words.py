@@ -58,7 +58,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def copied_stretches(text: str, source: str, least: int = 3) -> list[tuple[int, int]]:
-    """The longest runs of words in which every ``least`` consecutive words also occur consecutively in the source.
+    """The longest runs of words in ``text`` of which any ``least`` consecutive ones are also consecutive in ``source``.
 
     Capital letters, and characters between words, are ignored.
 

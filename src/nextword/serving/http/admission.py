@@ -27,7 +27,7 @@ KNOWN = frozenset({"/", "/health", "/metrics", "/v1/models", "/v1/completions", 
 
 
 class Admission:
-    """ASGI middleware that checks requests by ``settings``, passes them to ``app`` or rejects them, and counts them."""
+    """ASGI middleware that checks requests against ``settings``, counts them, and rejects or passes them to ``app``."""
 
     def __init__(self, app: Any, settings: ServeSettings, meters: Meters) -> None:
         self._app, self._settings, self._meters = app, settings, meters

@@ -22,7 +22,7 @@ class NamedToken:
     """A token as the server returns it to a client.
 
     Attributes:
-        label: Text of the token; if the token is a part of a character, the token's name in the vocabulary.
+        label: Text of the token. For a part of a character or a token without text, the result of ``token_label``.
         content: Bytes of the text. None for a token without text, such as an end token.
         log_prob: Log-probability. None for the first token of a text, which is not predicted.
     """

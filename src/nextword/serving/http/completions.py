@@ -2,7 +2,8 @@
 
 Answers have OpenAI's formats. Log-probabilities are those of the model's distribution, before temperature, top-k and
 top-p. If a request has ``sources``, each choice of the answer has the additional key ``nextword``: for each token, the
-share of each component of the distribution in the token's probability, and the positions that contribute most.
+share of each component of the distribution (such as a cache) in the token's probability, and the positions that
+contribute most.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Completions:
         self._names = TokenNames(self._tokenizer)
 
     async def answer(self, request: AnswerRequest) -> JSONResponse | StreamingResponse:
-        """The response to ``request``. LookupError if it names another model, ValueError if the request is invalid."""
+        """The response to ``request``. LookupError if it is for another model, ValueError if it is invalid."""
         self.expect_served(request.model)
         rows = request.rows(self._tokenizer)
         if len(rows) * request.n > _MOST:
@@ -386,7 +387,7 @@ def shown_tokens(
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
     """For each of ``ids``, whose texts are ``pieces``, a JSON object with the token's facts.
 
-    These are its log-probability, rank and entropy, the shares of the distribution's components, and the positions that
+    The facts are log-probability, rank and entropy, the shares of the distribution's components, and the positions that
     contribute most, counted from the prompt's start. The position of ``ids[0]`` is ``first``. ``facts`` are as for
     ``shown_tokens``.
     """

@@ -97,7 +97,7 @@ class AnswerFacts:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *given)
 
     async def remember(self, served: Any, ids: Sequence[int]) -> None:
-        """Adds a text to the in-memory datastore of the ``served`` model and its twin, which have the head ``knn``."""
+        """Adds the text ``ids`` to the in-memory datastore of the ``served`` model and of its twin (head ``knn``)."""
         await self.call(self._remember, served, list(ids))
 
     def _remember(self, served: Any, ids: list[int]) -> None:

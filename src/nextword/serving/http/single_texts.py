@@ -1,7 +1,7 @@
 """Answers requests with draft tokens, and sampled requests with a seed, one by one, outside the shared batches.
 
 The shared batches have one random stream for all requests, so their requests cannot have seeds. They also generate only
-one token per pass.
+one token per request and pass, so they cannot use draft tokens.
 """
 
 from __future__ import annotations

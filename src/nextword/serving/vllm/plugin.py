@@ -58,7 +58,7 @@ def backbone_architecture(config: Any) -> str:
 
 
 def expect_servable(config: Any, vllm_config: Any) -> None:
-    """Raises ValueError if vLLM cannot serve the model with the settings ``vllm_config``; the message says why."""
+    """Raises ValueError, which says why, if vLLM with ``vllm_config`` cannot serve a model with ``config``."""
     backbone_architecture(config)
     if config.conditioner is not None:
         raise ValueError("a conditioned model: vLLM does not support auxiliary texts; use generate")
@@ -80,7 +80,7 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
 
 
 def expect_head_fits(head: Head, vllm_config: Any) -> None:
-    """Raises ValueError if a head does not support vLLM's settings. Warns if sampling differs from ``generate``."""
+    """Raises ValueError if a head does not support vLLM's settings. Warns if vLLM samples unlike ``generate``."""
     spec = head_spec(head.config)
     if head.draw(head.config, sample=True) is not None:
         logger.warning(

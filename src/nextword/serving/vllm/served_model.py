@@ -23,7 +23,7 @@ _BACKBONE, _HEAD = "backbone", "next_word_head"
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """The distributions of the tokens that a forward pass predicts, and for each the index of its request."""
+    """The distributions of a forward pass's next tokens, and for each distribution the index of its request."""
 
     distribution: NextToken
     requests: list[int]
