@@ -37,10 +37,10 @@ class LocalEmbeddings(CachedModule):
     Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
 
     Args:
-        width: Width of ``q_t``.
+        width: Width of ``q_t``, the input of the projections.
         dimensions: Sizes of the model.
         source: Whether the positions are those of the source.
-        bias: Whether the projections have a bias; LE has none (published).
+        bias: Whether PD, LD and PE have a bias. LE never has one, as in the published code.
         include_current: Whether a position sees its own token.
         activation: Function applied to the local embeddings; None: they are not changed.
     """

@@ -34,8 +34,8 @@ T = TypeVar("T")
 class Side:
     """Name and location of the source or the target of a pair.
 
-    ``name`` appears in settings and reports. ``field`` is the key (or path) of the text in a row. None: the key is
-    found by comparing the first row with known forms.
+    ``name`` appears in settings and reports. ``field`` is the key of the text in a row, or a path of keys such as
+    "questions.0.text". None: the key is found by recognising a published data set from the keys of the first row.
     """
 
     name: str
