@@ -61,6 +61,31 @@ def printed_change(cell: ReproducedCell, baseline: ReproducedCell) -> str:
     return spread([100 * (float(cell.printed) / float(baseline.printed) - 1)], "+.1f")
 
 
+METHODS = {
+    "GPT2-Small": "cross-entropy; the cache is added after training",
+    "GPT2-Small, TRIME": "TRIME",
+    "GPT2-Small, TRIME as released": "TRIME as released",
+    "GPT2-Small, HISTALIGN": "HistAlign",
+    "GPT2-Small, HISTALIGN as released": "HistAlign as released",
+}
+"""Rows of HistAlign's table 1, with the names that the page uses."""
+
+
+def ambiguous() -> str:
+    """Prompts with both valid words among the most probable ones, beside those of HistAlign's paper."""
+    table = ReproducedTable.load(RECORDS / "histalign" / "table-1.json")
+    titles = [f"{column.group} {column.title}" for column in table.columns]
+    rows = {row.title: dict(zip(titles, row.cells, strict=True)) for row in table.rows}
+    shown = ("Full Acc@2", "Cache-Only Acc@2", "Cache-Only Acc@5")
+    lines = []
+    for title, name in METHODS.items():
+        cells = rows[title]
+        printed = [f"{float(cells[one].printed):.1f}" for one in shown if cells[one].printed is not None]
+        lines.append([name, *(values(cells[one], ".1f") for one in shown), ", ".join(printed)])
+    columns = ["whole model, top 2", "cache alone, top 2", "cache alone, top 5", "the three in the paper"]
+    return markdown(["method, 40 training steps", *columns], lines)
+
+
 def figure_3() -> str:
     """Perplexities of Softmax-CPR's heads on two texts, beside the poster's."""
     rows = rows_of(ReproducedTable.load(RECORDS / "softmax-cpr" / "figure-3.json"))
@@ -132,7 +157,12 @@ def _printed(cell: ReproducedCell) -> str:
     return "" if cell.printed is None else f"{float(cell.printed):.1f}"
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"figure-3": figure_3, "gains": gains, "articles": articles}
+TABLES: Mapping[str, Callable[[], str]] = {
+    "ambiguous": ambiguous,
+    "figure-3": figure_3,
+    "gains": gains,
+    "articles": articles,
+}
 """Tables by name."""
 
 
