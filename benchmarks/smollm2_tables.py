@@ -136,16 +136,18 @@ def gains() -> str:
 def articles() -> str:
     """Articles from summaries without and with the summary as prompt, beside the report's perplexities."""
     table = ReproducedTable.load(RECORDS / "conditional-summaries" / "table-1.json")
-    columns = {"Perplexity": ".1f", "ROUGE-1": ".3f", "ROUGE-2": ".4f", "ROUGE-L": ".3f", "LDA + JSD": ".3f"}
-    lines = []
+    columns = ("Perplexity", "ROUGE-1", "ROUGE-L", "LDA + JSD")
+    blocks: dict[str, list[list[str]]] = {"without prompt": [], "with prompt": []}
     for row in table.rows:
         cells = dict(zip((column.title for column in table.columns), row.cells, strict=True))
-        if not cells["Perplexity"].by_seed:
-            continue
-        lines.append(
-            [_title(row), *(values(cells[name], form) for name, form in columns.items()), _printed(cells["Perplexity"])]
-        )
-    return markdown(["method", "perplexity", *list(columns)[1:], "report's perplexity"], lines)
+        perplexity = cells["Perplexity"]
+        if perplexity.by_seed:
+            large = fmean(perplexity.by_seed.values()) > 1000
+            forms = (",.0f" if large else ".1f", ".3f", ".3f", ".3f")
+            numbers = [values(cells[name], form) for name, form in zip(columns, forms, strict=True)]
+            blocks[row.title.partition(":")[0]].append([_title(row), *numbers, _printed(perplexity)])
+    headings = ["method", "perplexity", *columns[1:], "report's perplexity"]
+    return markdown(headings, [line for block in blocks.values() for line in block])
 
 
 def _title(row: ReproducedRow) -> str:
