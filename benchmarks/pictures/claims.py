@@ -58,6 +58,10 @@ def drawn(tables: Sequence[ReproducedTable], paper: str) -> list[ClaimDots]:
     return list(found.values())
 
 
+_LARGEST = 300
+"""Largest ratio on the axis."""
+
+
 def claims(tables: Sequence[ReproducedTable], paper: str) -> Picture:
     """A row for each claim: its text, and below it a dot with an interval for each comparison."""
     rows = [(_lines(claim.text), claim) for claim in drawn(tables, paper)]
@@ -72,7 +76,7 @@ def _lines(text: str) -> list[str]:
 def _draw(rows: Sequence[tuple[list[str], ClaimDots]], heights: list[float], figure: Any) -> None:
     panel, top = figure.subplots(), 0.0
     panel.set_xscale("symlog", linthresh=1, linscale=0.8)
-    panel.set_xlim(-300, 300)
+    panel.set_xlim(-_LARGEST, _LARGEST)
     for (lines, claim), height in zip(rows, heights, strict=True):
         panel.axhline(top, color=svg.FAINT, linewidth=0.8)
         panel.text(0.0, top + 0.1, "\n".join(lines), va="top", ha="left", fontsize=9.5, linespacing=1.15,
@@ -83,7 +87,12 @@ def _draw(rows: Sequence[tuple[list[str], ClaimDots]], heights: list[float], fig
             colour = _COLOURS[one.outcome]
             if one.low is not None and one.high is not None:
                 panel.plot([one.low / printed, one.high / printed], [at, at], color=colour, linewidth=1.4)
-            panel.plot([(one.difference or 0.0) / printed], [at], _MARKS[scale], color=colour, markersize=4.5)
+            ratio = (one.difference or 0.0) / printed
+            if abs(ratio) > _LARGEST:  # beyond the border: an arrow at it
+                mark, ratio = (">", _LARGEST) if ratio > 0 else ("<", -_LARGEST)
+                panel.plot([ratio], [at], mark, color=colour, markersize=6, clip_on=False)
+            else:
+                panel.plot([ratio], [at], _MARKS[scale], color=colour, markersize=4.5)
         panel.plot([0, 0], [begin - 0.05, top + height - 0.1], color=svg.EDGE, linewidth=1, zorder=1)
         panel.plot([1, 1], [begin - 0.05, top + height - 0.1], color=svg.INK, linewidth=2, zorder=1)
         if not claim.dots:
@@ -102,7 +111,10 @@ def _draw(rows: Sequence[tuple[list[str], ClaimDots]], heights: list[float], fig
     panel.set_yticks([])
     panel.spines["left"].set_visible(False)
     panel.set_ylim(top, 0)
-    panel.set_xlabel("our difference ÷ printed difference, with 95 % interval\n(below 0: the opposite direction)")
+    panel.set_xlabel(
+        "our difference ÷ printed difference, with 95 % interval\n"
+        "(below 0: the opposite direction; arrows: beyond ±300)"
+    )
     figure.legend(loc="outside upper left", ncols=2, handlelength=1.0, columnspacing=1.0)
 
 
