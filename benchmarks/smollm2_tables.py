@@ -62,7 +62,7 @@ def printed_change(cell: ReproducedCell, baseline: ReproducedCell) -> str:
 
 
 METHODS = {
-    "GPT2-Small": "cross-entropy; the cache is added after training",
+    "GPT2-Small": "cross-entropy, without cache; cache alone: added afterwards",
     "GPT2-Small, TRIME": "TRIME",
     "GPT2-Small, TRIME as released": "TRIME as released",
     "GPT2-Small, HISTALIGN": "HistAlign",
