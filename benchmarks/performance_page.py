@@ -144,13 +144,13 @@ PAGES = {
                     "drafting.py --model MODEL --pairs PAIRS --texts 12 --prompt 160 --new 60",
                     "drafting.py --model MODEL --pairs PAIRS --texts 12 --prompt 160 --new 60 --human",
                     "drafting_data.py DATA --ask REQUEST --out runs/drafting/chat-code",
-                    "drafting.py --model MODEL --chat --pairs runs/drafting/chat-code/test.jsonl --texts 8 --prompt 300 "
-                    "--new 48",
+                    "drafting.py --model MODEL --chat --pairs runs/drafting/chat-code/test.jsonl --texts 8 "
+                    "--prompt 300 --new 48",
                 ),
                 "Greedy decoding, one text at a time. The bound is a pointer that always copies at the best position. "
-                "The chat rows are requests to SmolLM2-135M-Instruct (4-bit weights) with a head trained on WikiText-2: "
-                '"Summarize this article in three sentences:", "Summarize this dialogue:", "Write this code again, with '
-                'a comment before each function:" and "Write a story that begins like this:".',
+                "The chat rows are requests to SmolLM2-135M-Instruct (4-bit weights) with a head trained on "
+                'WikiText-2: "Summarize this article in three sentences:", "Summarize this dialogue:", "Write this '
+                'code again, with a comment before each function:" and "Write a story that begins like this:".',
             ),
             Section("costs", "Overhead", ("drafting.py --size tiny --head pg+mi --parts",)),
             Section(
