@@ -50,8 +50,8 @@ def test_each_kind_is_tried_once_and_the_rest_follows(trainings):
     assert costs["cache"] == costs["cache:temperature=4"]
     assert [settings.batch_size for settings, _ in trainings] == [4, 4, 4, 8]
     assert all(settings.steps == UNTIMED + MOST for settings, _ in trainings)
-    assert [line for line in said if line.startswith("trying")] == [
-        f"trying {name}, batches of {size} ..."
+    assert [line for line in said if line.startswith("timing")] == [
+        f"timing {name}, batches of {size} ..."
         for name, size in (("the start", 4), ("softmax", 4), ("cache", 4), ("mos:2", 8))
     ]
     each = [training.steps * training.runs for training in one.work.all_trainings]
@@ -73,7 +73,7 @@ def test_ctrl_c_leaves_what_was_measured(monkeypatch):
         raise KeyboardInterrupt
 
     def say(line):
-        if line.startswith("trying cache"):
+        if line.startswith("timing cache"):
             monkeypatch.setattr(module, "_cost", interrupted)
 
     one = planned(say=say)
