@@ -20,7 +20,7 @@ from gains_by_group import spread
 from table_parts import markdown
 
 from nextword.experiments.reproduction.paper import find_table
-from nextword.results.records.reproduced_table import ReproducedCell, ReproducedRow, ReproducedTable
+from nextword.results.records.reproduced_table import ReproducedCell, ReproducedTable
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "results" / "smollm2.md"
@@ -28,13 +28,16 @@ RECORDS = DOCS / "records" / "papers" / "pretrained"
 PART = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+def cells_of(table: ReproducedTable) -> dict[str, dict[str, ReproducedCell]]:
+    """Cells of a record by the title of the row and the name of the column, "GROUP TITLE" or the title alone."""
+    names = [f"{column.group} {column.title}".strip() for column in table.columns]
+    return {row.title: dict(zip(names, row.cells, strict=True)) for row in table.rows}
+
+
 def rows_of(table: ReproducedTable) -> dict[str, dict[str, ReproducedCell]]:
-    """Cells of a record by method and title of the column. Rows with numbers of several experiments are left out."""
-    named = {row.title: row.method for row in find_table(table.name).rows if not row.cells}
-    columns = [column.title for column in table.columns]
-    return {
-        str(named[row.title]): dict(zip(columns, row.cells, strict=True)) for row in table.rows if named.get(row.title)
-    }
+    """The same cells by method instead of title. Rows with numbers of several experiments are left out."""
+    named = {row.title: row.method for row in find_table(table.name).rows if row.method and not row.cells}
+    return {named[title]: cells for title, cells in cells_of(table).items() if title in named}
 
 
 def values(cell: ReproducedCell, form: str) -> str:
@@ -73,9 +76,7 @@ METHODS = {
 
 def ambiguous() -> str:
     """Prompts with both valid words among the most probable ones, beside those of HistAlign's paper."""
-    table = ReproducedTable.load(RECORDS / "histalign" / "table-1.json")
-    titles = [f"{column.group} {column.title}" for column in table.columns]
-    rows = {row.title: dict(zip(titles, row.cells, strict=True)) for row in table.rows}
+    rows = cells_of(ReproducedTable.load(RECORDS / "histalign" / "table-1.json"))
     shown = ("Full Acc@2", "Cache-Only Acc@2", "Cache-Only Acc@5")
     lines = []
     for title, name in METHODS.items():
@@ -138,20 +139,19 @@ def articles() -> str:
     table = ReproducedTable.load(RECORDS / "conditional-summaries" / "table-1.json")
     columns = ("Perplexity", "ROUGE-1", "ROUGE-L", "LDA + JSD")
     blocks: dict[str, list[list[str]]] = {"without prompt": [], "with prompt": []}
-    for row in table.rows:
-        cells = dict(zip((column.title for column in table.columns), row.cells, strict=True))
+    for row, cells in cells_of(table).items():
         perplexity = cells["Perplexity"]
         if perplexity.by_seed:
             large = fmean(perplexity.by_seed.values()) > 1000
             forms = (",.0f" if large else ".1f", ".3f", ".3f", ".3f")
             numbers = [values(cells[name], form) for name, form in zip(columns, forms, strict=True)]
-            blocks[row.title.partition(":")[0]].append([_title(row), *numbers, _printed(perplexity)])
+            blocks[row.partition(":")[0]].append([_title(row), *numbers, _printed(perplexity)])
     headings = ["method", "perplexity", *columns[1:], "report's perplexity"]
     return markdown(headings, [line for block in blocks.values() for line in block])
 
 
-def _title(row: ReproducedRow) -> str:
-    where, _, method = row.title.partition(": ")
+def _title(row: str) -> str:
+    where, _, method = row.partition(": ")
     return f"{method.removeprefix('BERT-GPT ').replace('Vanilla GPT-2', 'SmolLM2 as it is')}, {where}"
 
 
