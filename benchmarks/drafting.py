@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,17 @@ def run_length(text: list[int], place: int, words: list[int]) -> int:
     return count
 
 
+def first_rows(path: Path, count: int) -> list[dict[str, Any]]:
+    """The first rows of a file, one JSON object a line."""
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in islice(file, count)]
+
+
 def examples(
     tokenizer: Any, path: Path, count: int, longest: int, new: int, encoder: bool = False
 ) -> list[tuple[list[int], list[int]]]:
     """Prompts and people's texts in tokens, as a model of pairs reads them, one with an encoder or one without."""
-    with path.open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line, _ in zip(file, range(count), strict=False)]
+    rows = first_rows(path, count)
     newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
     start = [tokenizer.eos_token_id]
     sides = [[tokenizer(row[name], add_special_tokens=False)["input_ids"] for name in ("source", "target")]
@@ -123,12 +129,13 @@ def examples(
 
 def requests(tokenizer: Any, path: Path, count: int, longest: int) -> list[tuple[list[int], list[int]]]:
     """Prompts of a chat model: each source, cut to ``longest`` tokens, as a user's message in the chat template."""
-    with path.open(encoding="utf-8") as file:
-        sources = [json.loads(line)["source"] for line, _ in zip(file, range(count), strict=False)]
-    cut = [tokenizer.decode(tokenizer(source, add_special_tokens=False)["input_ids"][:longest]) for source in sources]
-    messages = [[{"role": "user", "content": source}] for source in cut]
-    return [(tokenizer.apply_chat_template(one, add_generation_prompt=True, return_dict=True)["input_ids"], [])
-            for one in messages]  # fmt: skip
+    found: list[tuple[list[int], list[int]]] = []
+    for row in first_rows(path, count):
+        cut = tokenizer.decode(tokenizer(row["source"], add_special_tokens=False)["input_ids"][:longest])
+        message = [{"role": "user", "content": cut}]
+        prompt = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)["input_ids"]
+        found.append((prompt, []))
+    return found
 
 
 def ways(model: Any, assistant: Any = None, parts: bool = False) -> dict[str, dict[str, Any]]:
