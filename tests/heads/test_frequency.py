@@ -20,6 +20,7 @@ from nextword.functional.probability import drawn_at, truncated
 from nextword.heads import head_spec, parse_head
 from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.counted import counts_file
+from tests.helpers.families import tiny
 from tests.oracles import golden
 
 V, T = 300, 24
@@ -376,3 +377,11 @@ def test_a_table_may_name_a_spec(zipf: str) -> None:
     assert nw.attach(gpt2(), {"head": "f2+mi:2x3", "counts": zipf}).next_word_head.layers == 2
     with pytest.raises(ValueError, match=r"head.classes:.*'f2:8'"):
         parse_head({"head": "f2:8", "classes": 4})
+
+
+@pytest.mark.parametrize("prior", ["fitted", "softmax"])
+def test_with_a_prior_each_class_begins_with_its_probability_in_the_softmax(prior: str) -> None:
+    spec = {"head": "f2", "counts": counts_file(), "prior": prior}
+    head = nw.attach(tiny("gpt2"), spec).next_word_head
+    assert head.config.prior == "softmax"
+    assert not head.classes.weight.any()

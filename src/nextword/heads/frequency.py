@@ -51,8 +51,9 @@ class FrequencyConfig(HeadConfig):
     that its tokens have in the model's own softmax. ``random``: small random numbers."""
     prior: Literal["softmax"] | Fitted | None = FITTED
     """What is added to the class scores. ``softmax``: log of the probability of each class in one softmax over all
-    tokens, which scores the whole vocabulary at each position. ``fitted``: becomes ``softmax``, with zero class
-    embeddings, when the head is attached; the distribution is then that softmax. None: nothing (published)."""
+    tokens, which scores the whole vocabulary at each position; class embeddings begin at zero, so that the
+    distribution is that softmax. ``fitted``: becomes ``softmax`` when the head is attached. None: nothing
+    (published)."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None: only the last state."""
     bias: bool = True
@@ -237,14 +238,15 @@ class FrequencyHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Initialises the class embeddings: as ``start`` says if ``prior`` is None, and to zero if it is ``fitted``.
+        """Initialises the class embeddings: as ``start`` says if ``prior`` is None, otherwise to zero.
 
         A ``fitted`` prior then becomes ``softmax``.
         """
-        if self.config.prior == FITTED:
+        if self.config.prior is not None:
             self.config = self.config.model_copy(update={"prior": "softmax"})
             self.classes.weight.zero_()
-        if self.config.prior == "softmax" or self.config.start == "random":
+            return
+        if self.config.start == "random":
             return
         frequencies = self.table.counts.double().cpu()
         drawn = torch.multinomial(frequencies, _STATES, replacement=True, generator=torch.Generator().manual_seed(0))

@@ -302,6 +302,13 @@ def test_methods_and_decodings_of_addresses_are_those_of_the_experiment(experime
         assert kind != "duel" or rival in methods, where
 
 
+def test_a_table_may_be_filled_by_another_experiment_at_one_scale():
+    table = find_table("f2-softmax/table-1a")
+    assert table.experiments == table.at("small").experiments == table.at("paper").experiments == ["f2-wikitext"]
+    assert table.at("pretrained").experiments == ["f2-pretrained"]
+    assert {table.at(scale).decoding for scale in SCALES} == {"top-k 3"}
+
+
 @pytest.mark.parametrize("name", ["histalign/table-8", "f2-softmax/table-7"])
 def test_at_the_papers_scale_an_update_has_as_many_rows_as_printed(name):
     table = find_table(name)

@@ -24,6 +24,7 @@ from nextword.experiments.reproduction.experiment import (
     recipe_of,
     settings_of,
 )
+from nextword.experiments.reproduction.paper import find_table
 from nextword.experiments.reproduction.table_numbers import ExperimentResults
 from nextword.results.records import Record, Results
 from nextword.results.records.reproduced_table import RanExperiment, Scale
@@ -61,6 +62,10 @@ class Request:
     judges: Sequence[str] = ()
     command: str = "nextword.experiments.reproduction.reproduce(request)"
     engine: Engine | None = None
+
+    def experiments_of(self, table: str) -> list[str]:
+        """Names of the experiments that fill ``table`` at this scale."""
+        return find_table(table).at(self.scale).experiments
 
 
 class Times(Record):

@@ -199,6 +199,8 @@ class PaperTable(Address):
     """Rows from top to bottom."""
     claims: list[Claim] = Field(default=[])
     """Claims of the paper about the table."""
+    at_scale: dict[Scale, Address] = Field(default={})
+    """Parts of the table's address that differ at a scale, such as another experiment."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -229,8 +231,10 @@ class PaperTable(Address):
         return self
 
     def at(self, scale: Scale) -> PaperTable:
-        """A copy of the table with only the rows that exist at ``scale``."""
-        return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
+        """A copy of the table with its address at ``scale``, and only the rows that exist there."""
+        rows = [row for row in self.rows if row.only in {None, scale}]
+        address = self.at_scale.get(scale, Address()).within(self)
+        return self.model_copy(update={"rows": rows, **dict(address)})
 
     def row(self, title: str) -> PaperRow:
         """The row with this title; ValueError if there is none."""

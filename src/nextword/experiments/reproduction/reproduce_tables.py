@@ -55,13 +55,12 @@ def all_tables() -> list[str]:
     return tables_named(names())
 
 
-def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> list[str]:
-    """Names of the experiments that fill ``tables``, each once, without those not done at the scale of ``folders``."""
+def needed_experiments(request: Request, folders: ExperimentFolders) -> list[str]:
+    """Names of the experiments that fill the tables of ``request``, each once, without those not done at its scale."""
     needed: dict[str, None] = {}
-    for name in tables:
-        table = find_table(name)
-        if table.kind not in WITHOUT_TRAINING:
-            needed |= dict.fromkeys(one for one in table.experiments if folders.at_scale(one) is not None)
+    for name in request.tables:
+        if find_table(name).kind not in WITHOUT_TRAINING:
+            needed |= dict.fromkeys(one for one in request.experiments_of(name) if folders.at_scale(one) is not None)
     return list(needed)
 
 
@@ -84,7 +83,7 @@ def reproduce(
         ComparisonInterrupted: On Ctrl-C; finished runs are kept.
     """
     folders = ExperimentFolders(request)
-    needed = needed_experiments(request.tables, folders)
+    needed = needed_experiments(request, folders)
     for name in needed:
         folders.config(name)  # data that is missing is said before anything is trained
     for doubt in dict.fromkeys(line for name in needed for line in folders.doubts(name)):
@@ -93,9 +92,9 @@ def reproduce(
     for number, name in enumerate(needed, 1):
         announce(name, number, len(needed))
         experiments[name] = folders.run(name, progress or Watcher())
-        _fill(request, [table for table in request.tables if name in find_table(table).experiments], experiments)
+        _fill(request, [table for table in request.tables if name in request.experiments_of(table)], experiments)
     for name in request.tables:
-        for one in find_table(name).experiments:
+        for one in request.experiments_of(name):
             if one not in experiments and folders.at_scale(one) is not None:
                 experiments[one] = folders.settings(one)
     failed = [run for one in experiments.values() if one.results is not None for run in one.results.failures]

@@ -20,7 +20,6 @@ from nextword.experiments.comparison.preflight import check_settings, checked_ta
 from nextword.experiments.reproduction.data_sets import data_sets_of, known_data_sets, names_of
 from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, overrides_of, recipe_of
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
-from nextword.experiments.reproduction.paper import find_table
 from nextword.experiments.reproduction.planning.experiment_work import (
     START,
     ExperimentWork,
@@ -129,7 +128,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     """
     one = expected_experiment(name, request.scale)
     findings = Findings(problems=request.data.missing(one.data.values()))
-    tables = [table for table in request.tables if name in find_table(table).experiments]
+    tables = [table for table in request.tables if name in request.experiments_of(table)]
     complete = not findings.problems
     sketch = ExperimentPlan(name, tables, names_of(one.data.values()), findings.problems, findings.notes)
     config = configured(recipe_of(one), [*overrides_of(one, request.data if complete else None), *request.changes])
@@ -259,7 +258,7 @@ def plan(request: Request, clock: Clock) -> Plan:
         ValueError: If one of the experiments does not have a setting that an override names.
     """
     folders = ExperimentFolders(request)
-    names = needed_experiments(request.tables, folders)
+    names = needed_experiments(request, folders)
     experiments = [timed(one, clock) for one in [experiment_plan(name, request) for name in names]]
     needed = 0
     for one in experiments:
@@ -272,7 +271,7 @@ def plan(request: Request, clock: Clock) -> Plan:
     )
     return Plan(
         experiments=experiments,
-        without=[table for table in request.tables if not set(find_table(table).experiments) & set(names)],
+        without=[table for table in request.tables if not set(request.experiments_of(table)) & set(names)],
         speed=clock.told,
         disk=needed,
         free=free,
