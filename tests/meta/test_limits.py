@@ -61,10 +61,10 @@ def limit(model: type[BaseModel], name: str) -> int | None:
 @pytest.mark.parametrize("huge", [LARGEST + 1, 10**30])
 def test_every_whole_number_has_an_end(model: type[BaseModel], name: str, listed: bool, huge: int) -> None:
     given = {key: "x" for key, field in model.model_fields.items() if field.is_required()}
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(SettingsError, match=rf"{name}(\.\d+)?:? must be (at most|less than) [\d,]+.* \({huge} given"):
         validated(model, {**given, **REQUIRED.get(model.__name__, {}), name: [huge] if listed else huge})
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 CHECKED_ELSEWHERE = {

@@ -31,7 +31,9 @@ def test_a_chat_template_is_applied_where_asked():
     opened = opened_model()
     opened.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}:"
     try:
-        (found,) = encode_prompts(opened, [TextPrompt("The king")], chat=True)
+        prompts = [TextPrompt("The king"), TextPrompt("The king", source="The queen"), TextPrompt(source="The king")]
+        found, beside_source, of_source = encode_prompts(opened, prompts, chat=True)
+        assert found.context == beside_source.context == of_source.context
     finally:
         opened.tokenizer.chat_template = None
     assert found.context == ids("<user>The king:")

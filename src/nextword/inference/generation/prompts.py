@@ -155,7 +155,8 @@ def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: boo
     """Tokenises prompts for a model.
 
     A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source or, without one,
-    the prompt. If ``chat`` is true, this text becomes a user message in the tokenizer's chat template.
+    the prompt. If ``chat`` is true, this text becomes a user message in the tokenizer's chat template; without a
+    prompt, a decoder-only model then gets the source.
 
     Raises:
         ValueError: If a prompt lacks an auxiliary text that the model reads or has no tokens, if both prompt and source
@@ -184,7 +185,7 @@ def _encode(opened: OpenedModel, prompt: TextPrompt, chat: bool) -> Prompt:
     tokenizer: Any = opened.tokenizer
     start = 0
     if chat:
-        context = _chat_ids(tokenizer, prompt.source if prompt.source is not None else prompt.prompt)
+        context = _chat_ids(tokenizer, prompt.prompt or prompt.source or "")  # of an encoder-decoder model one is empty
     elif opened.has_encoder:
         context = list(tokenizer(prompt.source)["input_ids"])
     else:
