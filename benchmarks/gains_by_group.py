@@ -39,10 +39,13 @@ def spread(values: Sequence[float], form: str) -> str:
     """Mean over seeds, with the lowest and the highest in small print.
 
     >>> spread([-0.1, -0.2, -0.3], "+.2f")
-    '−0.20 <sub>−0.30–−0.10</sub>'
+    '−0.20 <sub>−0.30 to −0.10</sub>'
+    >>> spread([0.1, 0.2, 0.3], ".2f")
+    '0.20 <sub>0.10–0.30</sub>'
     """
     mean, low, high = (format(one, form).replace("-", "−") for one in (fmean(values), min(values), max(values)))
-    return mean if low == high else f"{mean} <sub>{low}–{high}</sub>"
+    between = " to " if {low[0], high[0]} & {"−", "+"} else "–"
+    return mean if low == high else f"{mean} <sub>{low}{between}{high}</sub>"
 
 
 def nll(model: ModelScore, breakdown: str | None, group: str) -> float:

@@ -77,9 +77,8 @@ def gains(seeds: Sequence[ScoreResults], additions: Sequence[str]) -> list[dict[
         for head in (PLAIN, *HEADS):
             for group in groups:
                 alone = spread([nll(seed[head], key, group) for seed in seeds], ".3f")
-                rows.append(
-                    [f"`{head}`", group or "all", alone, *(changes(head, name, key, group) for name in additions)]
-                )
+                shown = "SmolLM2 as it is" if head == PLAIN else f"`{head}`"
+                rows.append([shown, group or "all", alone, *(changes(head, name, key, group) for name in additions)])
         title = "All tokens" if meaning is None else meaning.title
         columns = ["head", "tokens", "alone", *(f"with {name}" for name in additions)]
         parts.append({"caption": f"{title}: nats per token, and the change by each addition", "columns": columns,
@@ -116,13 +115,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     save(
         given.record,
         {
-            "title": "SmolLM2-135M: retrieval above trained heads",
+            "title": "SmolLM2-135M",
             "name": "Retrieval above trained heads: record",
             "guide": "../../results/smollm2.md",
             "about": "Heads of SmolLM2-135M-Instruct (4-bit weights), trained for 40 steps from stored states by "
             "`nextword reproduce softmax-cpr/figure-3 --scale pretrained`, alone and below an n-gram index of all of "
-            "WikiText-2's training text or a datastore of its first 440,000 bytes (about the text that the heads were "
-            "trained on). The additions are calibrated on 8,192 validation tokens and not trained. A cache of the "
+            "WikiText-2's training text (2.6 million tokens) or a datastore of its first 440,000 bytes (about the text "
+            "that the heads were trained on). The additions are calibrated on 8,192 validation tokens and not trained. A cache of the "
             f"window replaces the plain model's softmax. {seeds[0].models[0].tokens:,} test tokens of WikiText-2. Mean "
             f"over {len(seeds)} seeds; small print: lowest and highest seed.",
             "sections": [

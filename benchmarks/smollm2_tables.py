@@ -54,7 +54,7 @@ def change(cell: ReproducedCell, baseline: ReproducedCell) -> str:
     if cell is baseline or not cell.by_seed:
         return ""
     changes = [100 * (value / baseline.by_seed[seed] - 1) for seed, value in cell.by_seed.items()]
-    return spread(changes, "+.1f").replace("–", " to ")
+    return spread(changes, "+.1f")
 
 
 def printed_change(cell: ReproducedCell, baseline: ReproducedCell) -> str:
@@ -150,6 +150,55 @@ def articles() -> str:
     return markdown(headings, [line for block in blocks.values() for line in block])
 
 
+def retrieval() -> str:
+    """Loss of each head, and its change with an n-gram index, a datastore or a cache."""
+    record = json.loads((DOCS / "records" / "results" / "smollm2-retrieval.json").read_text(encoding="utf-8"))
+    tables = [part for section in record["sections"] for part in section["parts"] if "rows" in part]
+    (table,) = [part for part in tables if part["caption"].startswith("All tokens")]
+    lines = [[*row[:1], *("" if cell == "–" else cell for cell in row[2:])] for row in table["rows"]]
+    return markdown(["head", *table["columns"][2:]], lines)
+
+
+STORIES = {
+    "SmolLM2 as it is": "SmolLM2 as it is",
+    "GPT2-small": "`softmax`",
+    "GPT2-small, TRIME": "TRIME",
+    "GPT2-small, HISTALIGN": "HistAlign",
+}
+"""Rows of HistAlign's table 3, with the names that the page uses."""
+
+
+def stories() -> str:
+    """Continued stories, beside the paper's of GPT-2 small."""
+    rows = cells_of(ReproducedTable.load(RECORDS / "histalign" / "table-3.json"))
+    measures = {"diversity": ".1f", "MAUVE": ".1f", "coherence": ".1f"}
+    lines = []
+    for title, name in STORIES.items():
+        cells = [rows[title][measure] for measure in measures]
+        printed = ", ".join(one for one in map(_printed, cells) if one)
+        lines.append(
+            [name, *(values(cell, form) for cell, form in zip(cells, measures.values(), strict=True)), printed]
+        )
+    return markdown(["method", *measures, "the three in the paper"], lines)
+
+
+SAMPLED = {
+    "PPL": ".1f", "KLD": ".2f", "MS-Jaccard n=2": ".1f", "Self-BLEU n=2": ".1f", "Distinct n=2": ".1f", "Uniq": ",.0f",
+}  # fmt: skip
+"""Columns of F2-Softmax's table 1a that the page shows, each with a number format."""
+
+
+def sampled() -> str:
+    """Texts that are sampled with F2-Softmax and its rivals."""
+    rows = cells_of(ReproducedTable.load(RECORDS / "f2-softmax" / "table-1a.json"))
+    lines = []
+    for title, cells in rows.items():
+        cells["Uniq"].by_seed = {seed: 1000 * value for seed, value in cells["Uniq"].by_seed.items()}
+        lines.append([title, *(values(cells[name], form) for name, form in SAMPLED.items())])
+    columns = ["perplexity", "KLD", "MS-Jaccard-2", "Self-BLEU-2", "Distinct-2", "unique tokens"]
+    return markdown(["method", *columns], lines)
+
+
 def _title(row: str) -> str:
     where, _, method = row.partition(": ")
     return f"{method.removeprefix('BERT-GPT ').replace('Vanilla GPT-2', 'SmolLM2 as it is')}, {where}"
@@ -164,6 +213,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "figure-3": figure_3,
     "gains": gains,
     "articles": articles,
+    "retrieval": retrieval,
+    "stories": stories,
+    "sampled": sampled,
 }
 """Tables by name."""
 

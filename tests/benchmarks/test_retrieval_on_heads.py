@@ -36,12 +36,12 @@ def seed(plain: float, *heads: float) -> ScoreResults:
 def test_changes_are_taken_seed_by_seed_from_the_same_head() -> None:
     overall, groups = retrieval_on_heads.gains([seed(3.0, 2.0, 1.0, 1.0), seed(3.0, 4.0, 1.0, 1.0)], ["ngram", "cache"])
     assert overall["columns"] == ["head", "tokens", "alone", "with ngram", "with cache"]
-    assert overall["rows"][0] == ["`plain`", "all", "3.000", "−0.500", "−0.100"]
+    assert overall["rows"][0] == ["SmolLM2 as it is", "all", "3.000", "−0.500", "−0.100"]
     assert overall["rows"][1] == [
-        "`softmax+proj`", "all", "3.000 <sub>2.000–4.000</sub>", "−0.300 <sub>−0.400–−0.200</sub>", "–",
+        "`softmax+proj`", "all", "3.000 <sub>2.000–4.000</sub>", "−0.300 <sub>−0.400 to −0.200</sub>", "–",
     ]  # fmt: skip
     assert groups["caption"].startswith("New tokens")
-    assert groups["rows"][0] == ["`plain`", "new", "6.000", "−1.000", "−0.200"]
+    assert groups["rows"][0] == ["SmolLM2 as it is", "new", "6.000", "−1.000", "−0.200"]
 
 
 def test_a_model_that_is_complete_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
