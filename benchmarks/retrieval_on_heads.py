@@ -121,8 +121,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             "about": "Heads of SmolLM2-135M-Instruct (4-bit weights), trained for 40 steps from stored states by "
             "`nextword reproduce softmax-cpr/figure-3 --scale pretrained`, alone and below an n-gram index of all of "
             "WikiText-2's training text (2.6 million tokens) or a datastore of its first 440,000 bytes (about the text "
-            "that the heads were trained on). The additions are calibrated on 8,192 validation tokens and not trained. A cache of the "
-            f"window replaces the plain model's softmax. {seeds[0].models[0].tokens:,} test tokens of WikiText-2. Mean "
+            "from which the heads' training rows were drawn). The additions are calibrated on 8,192 validation tokens "
+            f"and not trained. A cache of the window replaces the plain model's softmax. {seeds[0].models[0].tokens:,} test tokens of WikiText-2. Mean "
             f"over {len(seeds)} seeds; small print: lowest and highest seed.",
             "sections": [
                 {"title": "Commands", "parts": [{"commands": COMMANDS, "shell": True}]},

@@ -23,7 +23,7 @@ from nextword.settings.config import field_docstrings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(page for kind in ("tasks", "objectives") for page in (ROOT / "docs" / kind).glob("*.md"))
-PART = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- settings: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def rewritten(page: str) -> str:

@@ -13,7 +13,6 @@ from nextword.evaluation.metrics.metric import registry as metrics
 from nextword.evaluation.survey.kinds import registry as surveys
 from nextword.experiments.comparison.comparison_settings import CompareConfig
 from nextword.experiments.tasks import registry as tasks
-from nextword.experiments.tasks.prompted_pairs import PromptedPairsConfig
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.train_config import TrainConfig
 from nextword.heads import registry as heads
@@ -28,7 +27,6 @@ ROOTS: dict[str, type[BaseModel]] = {
     for name in registry.names()
 } | {
     "evaluate": EvaluateConfig, "compare": CompareConfig, "training": TrainingSettings, "train": TrainConfig,
-    "prompted-pairs": PromptedPairsConfig,
 }  # fmt: skip
 
 

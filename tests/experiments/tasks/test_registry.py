@@ -9,7 +9,7 @@ from nextword.experiments.tasks import Data, Measures, Start, Task, Writes, regi
 
 def test_a_task_is_one_file_of_its_name() -> None:
     for name in registry.names():
-        file = {"continue": "continuation"}.get(name, name)  # a word of Python is no name of a module
+        file = {"continue": "continuation"}.get(name, name.replace("-", "_"))  # a word of Python names no module
         assert registry.get(name).__module__ == f"nextword.experiments.tasks.{file}"
         assert registry.get(name).name == name
 

@@ -32,6 +32,7 @@ from tests.helpers.killed_trainings import sentences
 from tests.helpers.stored_rows import backbone
 
 TASK = {"block": 16, "window": 16, "stride": 8, "test_tokens": 300, "tuning_tokens": 64}
+TRAINING = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "weights": "float32"}
 HEADS = ("mos:2", "softmax+cpr:20+mi", "pg", "cache", "cache:long=40")
 
 
@@ -100,8 +101,7 @@ def test_scores_are_those_through_the_model(
 
 
 def test_a_score_is_what_the_training_measured(folder: Path, tmp_path: Path) -> None:
-    training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "weights": "float32"}
-    recipe = {"states": str(folder / "float64"), "head": "softmax+proj", "training": training}
+    recipe = {"states": str(folder / "float64"), "head": "softmax+proj", "training": TRAINING}
     trained = train(configured(recipe), tmp_path / "trained")
     done = run("score", "--states", folder / "float64", tmp_path / "trained", "--out", tmp_path / "score")
     assert done.exit_code == 0, done.output
@@ -146,6 +146,43 @@ def test_a_datastore_is_searched_with_stored_states(folder: Path, tmp_path: Path
     assert found.head.startswith('knn:below="mos:2"')
     assert [one.nll for one in found.curve] == pytest.approx([one.nll for one in expected.curve], abs=1e-10)
     assert (found.nll, found.nll_without) == pytest.approx((expected.nll, expected.nll_without), abs=1e-10)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_head_above_a_head_from_states_is_saved_with_its_calibration(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """Also if the weights cannot be copied as files, so that the model is loaded to save it."""
+    index, states = tmp_path / "index", folder / "float64"
+    lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "train.txt").write_text("".join(lines[: int(0.9 * len(lines))]), encoding="utf-8")
+    assert run("ngram", "build", folder / "model", tmp_path / "train.txt", "--out", index).exit_code == 0
+    train(configured({"states": str(states), "head": "softmax+proj", "training": TRAINING}), tmp_path / "below")
+    if not copied:
+        monkeypatch.setattr("nextword.experiments.training.stored_training.copied_backbone", lambda *_: False)
+    with monkeypatch.context() as patched:
+        if copied:
+            _no_backbone(patched)
+        words = ("attach", tmp_path / "below", "--states", states, "--head", f"ngram:index={index}")
+        done = run(*words, "--out", tmp_path / "ours")
+    assert done.exit_code == 0, done.output
+    found = CalibrationResults.load(tmp_path / "ours" / "calibration.json")
+    ours, below = nw.load(tmp_path / "ours"), nw.load(tmp_path / "below")
+    assert ours.config.head["shares"] == found.settings["shares"] is not None
+    assert ours.next_word_head.config.shares == found.settings["shares"]
+    assert ours.next_word_head.below.config == below.next_word_head.config
+    for name, weight in below.backbone.state_dict().items():
+        assert torch.equal(ours.backbone.state_dict()[name], weight), name
+
+
+def test_validation_rows_in_the_index_are_refused(folder: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    assert run("ngram", "build", folder / "model", folder / "text.txt", "--out", index).exit_code == 0
+    done = run("attach", "--states", folder / "float64", "--head", f"ngram:index={index}", "--out", tmp_path / "ours")
+    assert done.exit_code == 2
+    assert "validation rows" in done.output
+    assert "must not be in the n-gram index that predicts it" in " ".join(done.output.split())
+    assert not (tmp_path / "ours").exists()
 
 
 def test_states_are_a_datastore(folder: Path, tmp_path: Path) -> None:

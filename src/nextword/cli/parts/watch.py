@@ -193,9 +193,9 @@ def _label(name: str, stage: str) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """One line about a finished run: its first three metrics, and one metric of each further metric group.
+    """One line about a finished run: its first three metrics, and of each further group one with a better direction.
 
-    Metrics of subsets, and metrics without a better direction (such as the rank), appear only in the report.
+    Metrics of subsets appear only in the report.
     """
     from nextword.results.records import known_measure
     from nextword.results.report.formats import number

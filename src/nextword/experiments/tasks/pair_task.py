@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from nextword.experiments.tasks.small_start import SmallStart, T5StartConfig
 from nextword.experiments.tasks.task import ENCODER_DECODER, Data, Task, expect_positions
 from nextword.experiments.tasks.tokenizers import expect_end, named_or_trained
+from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import expect_offsets
 from nextword.runtime.corpora import PARTS
@@ -153,10 +154,23 @@ class PairRows(Data):
     def _rows(self, pairs: Sequence[Any], tokenizer: PreTrainedTokenizerBase) -> Dataset:
         from datasets import Dataset
 
-        encoded = self._encoder(tokenizer)([Pair(pair.source, text) for pair in pairs for text in pair.references])
+        encoded = self._encoder(tokenizer)(with_each_reference(pairs))
         return Dataset.from_dict(
             {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
         )
+
+
+def with_each_reference(pairs: Sequence[Any]) -> list[Pair]:
+    """One pair of source and target for each reference of each pair."""
+    return [Pair(pair.source, text) for pair in pairs for text in pair.references]
+
+
+def source_prompts(pairs: Sequence[Any], encoded: Sequence[TokenPair]) -> list[Prompt]:
+    """Prompts of pairs and their tokens; samples files show the whole source and all references."""
+    return [
+        Prompt(**vars(tokens), number=number, source=pair.source, references=pair.references)
+        for number, (pair, tokens) in enumerate(zip(pairs, encoded, strict=True))
+    ]
 
 
 # -- Code shared by the tasks on pairs for encoder-decoder models.

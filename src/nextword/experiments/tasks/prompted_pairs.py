@@ -1,10 +1,11 @@
 """Pairs for decoder-only models. The source is the prompt, which is not predicted, and the target follows it.
 
-```
-{"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
-```
-A row is a start token, the source, the separator, the target and an end token. ``nextword train`` uses this task for
-pairs. Comparisons do not offer it.
+    {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
+
+A row is a start token, the prefix, the source, the separator, the target and an end token. ``nextword train`` uses this
+task for pairs, and generates no texts.
+
+Source: HistAlign (Wan, Zhang and Bansal, 2023), table 5, which has encoder-decoder models.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pydantic import Field
+
 from nextword.experiments.tasks.pair_measures import TargetLikelihood
-from nextword.experiments.tasks.pair_task import PairRows, PairsConfig
+from nextword.experiments.tasks.pair_task import PairRows, PairsConfig, source_prompts, with_each_reference
+from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
-from nextword.experiments.tasks.task import Task, expect_positions
+from nextword.experiments.tasks.summarise import SummaryGenerationConfig
+from nextword.experiments.tasks.task import Task, expect_positions, registry
 from nextword.experiments.tasks.tokenizers import expect_end, named_or_trained
+from nextword.experiments.tasks.writing import MAY_CHANGE
 from nextword.functional.padding import IGNORED_LABEL
+from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import expect_offsets, start_id
 from nextword.runtime.corpora.articles import STORIES
@@ -28,11 +35,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+class PromptedTextsConfig(SummaryGenerationConfig):
+    """Settings of the generation from test sources, and its metrics."""
+
+    summaries: int = Field(default=0, ge=0)
+    """Number of test sources, from the first, after which each model generates a text; 0: none."""
+
+
 class PromptedPairsConfig(PairsConfig):
     """Settings of the task; ``data`` is required."""
 
+    source_prefix: str = ""
+    """Text before every source, such as "Summarise: ". It is part of the prompt. Special tokens of the
+    tokenizer may occur in it, such as those of a chat template."""
     separator: str = "\n"
     """Text between a source and its target. It is part of the prompt."""
+    generation: PromptedTextsConfig = PromptedTextsConfig()
+    """Texts that every method generates."""
     start: Gpt2StartConfig = Gpt2StartConfig()
     """The small initial model, used if no pretrained model is given."""
 
@@ -49,12 +68,13 @@ class PromptEncoder:
         self._tokenizer: Any = tokenizer
         self._config = config
         self._start, self._end = start_id(tokenizer), expect_end(tokenizer)
-        self._separator = self._ids([config.separator])[0]
+        self._prefix, self._separator = self._ids([config.source_prefix, config.separator])
 
     @property
     def positions(self) -> int:
         """Maximum number of tokens of a row."""
-        return 1 + self._config.max_source_tokens + len(self._separator) + self._config.max_target_tokens
+        fixed = 1 + len(self._prefix) + len(self._separator)
+        return fixed + self._config.max_source_tokens + self._config.max_target_tokens
 
     def __call__(self, pairs: Sequence[Pair]) -> list[TokenPair]:
         """Tokenize pairs."""
@@ -69,7 +89,8 @@ class PromptEncoder:
         ):
             # if a target is not truncated, characters that the tokenizer drops at the end belong to it
             covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
-            context = [self._start, *source[: self._config.max_source_tokens], *self._separator]
+            read = source[: self._config.max_source_tokens]
+            context = [self._start, *self._prefix, *read, *self._separator]
             tokens.append(TokenPair(context, [*ids[:room], self._end], len(covered.encode())))
         return tokens
 
@@ -78,13 +99,18 @@ class PromptEncoder:
         return ids
 
 
+@registry.register("prompted-pairs")
 class PromptedPairs(Task):
-    """Decoder-only models generate targets after their sources."""
+    """Generate targets after sources (decoder-only models): likelihood, ROUGE. See docs/tasks/prompted-pairs.md."""
 
     name = "prompted-pairs"
     version = 1
     Config = PromptedPairsConfig
-    training_defaults: ClassVar[dict[str, Any]] = {}
+    may_change = MAY_CHANGE
+    # for the small model on two CPU cores; a pretrained model has the learning rates of FineTuning
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
     data: PromptedRows
 
     def __init__(self, config: PromptedPairsConfig) -> None:
@@ -98,11 +124,23 @@ class PromptedPairs(Task):
             training=config.start.training(),
         )
         self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_pairs)
+        generation = config.generation
+        texts = generation.texts()
+        if texts is not None:
+            self.writes = PromptedTexts(
+                texts,
+                self._prompts,
+                generation.batch_size,
+                config.batch_size,
+                longest=generation.max_tokens or config.max_target_tokens,
+                search=generation.search(),
+            )
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """Check that a row fits the model's positions."""
         longest = self._encoder(tokenizer).positions
-        expect_positions(model_config, {"max_source_tokens + task.separator + task.max_target_tokens": longest})
+        parts = "source_prefix + task.max_source_tokens + task.separator + task.max_target_tokens"
+        expect_positions(model_config, {parts: longest})
 
     def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PromptEncoder:
         return PromptEncoder(tokenizer, self.config)
@@ -110,14 +148,18 @@ class PromptedPairs(Task):
     def _tokens(self, tokenizer: PreTrainedTokenizerBase, part: str, count: int | None) -> list[TokenPair]:
         return self._encoder(tokenizer)(getattr(self.pairs, part)[:count])
 
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
+        pairs = self.pairs.test[: self.config.generation.summaries]
+        return {"": source_prompts(pairs, self._encoder(tokenizer)(pairs))}
+
 
 class PromptedRows(PairRows):
-    """Rows of prompt and target; only the target has labels."""
+    """Rows of prompt and target, one row per target; only the target has labels."""
 
-    def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    def _rows(self, pairs: Sequence[Any], tokenizer: PreTrainedTokenizerBase) -> Dataset:
         from datasets import Dataset
 
-        encoded = self._encoder(tokenizer)(pairs)
+        encoded = self._encoder(tokenizer)(with_each_reference(pairs))
         return Dataset.from_dict(
             {
                 "input_ids": [[*one.context, *one.target] for one in encoded],

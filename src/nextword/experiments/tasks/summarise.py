@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import PairLikelihood
-from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs, source_prompts
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
@@ -135,13 +135,7 @@ class Summarise(PairTask):
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
         pairs = self.pairs.test[: self.config.generation.summaries]
-        encoded = self._encoder(tokenizer)(pairs)
-        return {
-            "": [
-                Prompt(**vars(ids.tokens), number=number, source=pair.source, references=pair.references)
-                for number, (pair, ids) in enumerate(zip(pairs, encoded, strict=True))
-            ]
-        }
+        return {"": source_prompts(pairs, [ids.tokens for ids in self._encoder(tokenizer)(pairs)])}
 
 
 # -- The training of the small initial model: it generates sentences that were removed from documents.

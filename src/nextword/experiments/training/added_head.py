@@ -17,6 +17,7 @@ from nextword.inference.scoring.calibrate import (
     calibrate_on_texts,
     calibration_of,
     expect_not_stored,
+    expect_rows_not_stored,
 )
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -97,7 +98,9 @@ def _calibrated(
     opened: OpenedModel, held: GivenTexts | HeldRows, tokens: int, progress: Progress | None
 ) -> CalibrationResults:
     if isinstance(held, HeldRows):
-        return calibrate_on_rows(opened, held.first(tokens), progress)
+        rows = held.first(tokens)
+        expect_rows_not_stored(opened, rows)
+        return calibrate_on_rows(opened, rows, progress)
     settings, examples = ScoreSettings(limit=tokens), list(held.examples)
     expect_not_stored(opened, examples, settings)
     return calibrate_on_texts(opened, examples, settings, progress=progress, data=list(held.data))

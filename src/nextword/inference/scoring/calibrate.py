@@ -157,12 +157,14 @@ def calibrate_on_texts(
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
     """Raises ValueError if one of ``examples`` is in the head's n-gram index, which would get too large a share."""
-    indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
-    if not indexes:
-        return
-    for example in examples if settings.limit is None else limited(opened, examples, settings.limit)[0]:
-        for index in indexes:
+    for index in _indexes(opened):
+        for example in examples if settings.limit is None else limited(opened, examples, settings.limit)[0]:
             expect_held_out(index, str(example.id or "texts"), example_tokens(opened, example).target.ids)
+
+
+def _indexes(opened: OpenedModel) -> list[NgramIndex]:
+    stored = opened.model.next_word_head.stored_texts().values()
+    return [one for one in stored if isinstance(one, NgramIndex)]
 
 
 def asking(
@@ -211,6 +213,12 @@ class HeldRows:
             tokens -= len(targets)
             labels.append(kept)
         return HeldRows(self.ids[: len(labels)], labels, self.data)
+
+
+def expect_rows_not_stored(opened: OpenedModel, rows: HeldRows) -> None:
+    """Like ``expect_not_stored``, for the text that the rows together are."""
+    for index in _indexes(opened):
+        expect_held_out(index, ", ".join(rows.data), np.concatenate(rows.ids))
 
 
 def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | None = None) -> CalibrationResults:

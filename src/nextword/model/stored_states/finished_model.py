@@ -48,7 +48,8 @@ def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shar
         return False
     location = Path(model_location(source))
     files = _weight_files(location) if location.is_dir() else []
-    names = {file: _names_with_us(file) for file in files}
+    names = {file: of for file in files if (of := _names_with_us(file))}
+    files = list(names)
     if not _is_whole(model, {new for of in names.values() for new in of.values()}):
         return False
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def _names_with_us(file: Path) -> dict[str, str]:
     # the new name in a nextword model by the name in the file; weights of a head in the file are left out
     with safe_open(file, framework="pt") as opened:
         names = list(opened.keys())
-    if any(name.startswith(BACKBONE) for name in names):
+    if any(name.startswith((BACKBONE, HEAD)) for name in names):
         return {name: name for name in names if name.startswith(BACKBONE)}
     return {name: BACKBONE + name for name in names}
 
