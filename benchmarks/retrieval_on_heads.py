@@ -122,7 +122,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             "`nextword reproduce softmax-cpr/figure-3 --scale pretrained`, alone and below an n-gram index of all of "
             "WikiText-2's training text (2.6 million tokens) or a datastore of its first 440,000 bytes (about the text "
             "from which the heads' training rows were drawn). The additions are calibrated on 8,192 validation tokens "
-            f"and not trained. A cache of the window replaces the plain model's softmax. {seeds[0].models[0].tokens:,} test tokens of WikiText-2. Mean "
+            "and not trained. A cache of the window replaces the plain model's softmax. "
+            f"{seeds[0].models[0].tokens:,} test tokens of WikiText-2. Mean "
             f"over {len(seeds)} seeds; small print: lowest and highest seed.",
             "sections": [
                 {"title": "Commands", "parts": [{"commands": COMMANDS, "shell": True}]},
