@@ -15,6 +15,7 @@ Writes docs/records/results/smollm2-retrieval.json and its page.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,7 @@ def nextword(*arguments: object) -> None:
 def added(model: Path, head: str, states: Path, out: Path) -> Path:
     """The model with a calibrated head above its own. A folder that is complete is not made again."""
     if not (out / "calibration.json").exists():
+        shutil.rmtree(out, ignore_errors=True)  # of a run that was killed
         nextword("attach", model, "--states", states, "--head", head, "--out", out)
     return out
 

@@ -60,7 +60,7 @@ def rows(model: type[BaseModel], prefix: str, given: BaseModel | None = None) ->
 def shown(value: object) -> str:
     """A value as the command line takes it."""
     if isinstance(value, str):
-        return value or '""'
+        return value if value and value.isprintable() else json.dumps(value)
     if isinstance(value, list):
         return json.dumps([one if isinstance(one, str) else one.title.replace(" ", ":") for one in value])
     return json.dumps(value)

@@ -27,6 +27,12 @@ MOST = 20
 """Minutes on two cores that a table may take, and as many once for what its runs begin from."""
 
 
+def test_a_table_that_another_experiment_fills_at_one_scale_says_that_one_s_minutes():
+    table = find_table("f2-softmax/table-1a")
+    minutes = find_experiment("f2-pretrained").pretrained.minutes
+    assert effort(table, "pretrained") == f"about {minutes:.0f} min"
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_every_small_experiment_says_how_long_it_takes(name):
     one = find_experiment(name).small

@@ -11,7 +11,8 @@ def ids(text):
 
 
 def test_a_decoder_reads_a_start_token_and_the_prompt():
-    found = encode_prompts(opened_model(), [TextPrompt("The king"), TextPrompt("")])
+    found = encode_prompts(opened_model(), [TextPrompt("The king"), TextPrompt(""), TextPrompt(source="The king")])
+    assert found.pop().context == found[0].context
     start = tokenizer().bos_token_id
     assert [one.context for one in found] == [[start, *ids("The king")], [start]]
     assert [one.start for one in found] == [1, 1]

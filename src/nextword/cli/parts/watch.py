@@ -193,9 +193,10 @@ def _label(name: str, stage: str) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """One line about a finished run: its first three metrics, and of each further group one with a better direction.
+    """One line about a finished run: its first three metrics, and one metric of each further group.
 
-    Metrics of subsets appear only in the report.
+    These further metrics are those of which a higher or lower value is better. Metrics of subsets appear only in the
+    report.
     """
     from nextword.results.records import known_measure
     from nextword.results.report.formats import number

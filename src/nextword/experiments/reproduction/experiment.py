@@ -191,7 +191,8 @@ class Minutes:
 
 def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
     """Minutes of a table's experiments at ``scale``; ``None`` if there are none or the minutes of one are unknown."""
-    asked = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
+    named = table.at(scale).experiments
+    asked = {name: one for name in named if (one := find_experiment(name).at(scale)) is not None}
     done = {of: expected_experiment(of, scale) for of in (one.runs_of or name for name, one in asked.items())}
     if not done or any(one.minutes is None for one in done.values()):
         return None
@@ -212,5 +213,5 @@ def effort(table: PaperTable, scale: Scale = "small") -> str:
         return f"about {minutes.runs + minutes.starts:.0f} min"
     if not table.experiments:
         return "a drawing"
-    done_here = any(find_experiment(name).at(scale) is not None for name in table.experiments)
+    done_here = any(find_experiment(name).at(scale) is not None for name in table.at(scale).experiments)
     return "trained" if done_here else "not done"

@@ -165,10 +165,13 @@ def with_each_reference(pairs: Sequence[Any]) -> list[Pair]:
     return [Pair(pair.source, text) for pair in pairs for text in pair.references]
 
 
-def source_prompts(pairs: Sequence[Any], encoded: Sequence[TokenPair]) -> list[Prompt]:
-    """Prompts of pairs and their tokens; samples files show the whole source and all references."""
+def source_prompts(pairs: Sequence[Any], encoded: Sequence[TokenPair], special: int = 0) -> list[Prompt]:
+    """Prompts of pairs and their tokens, of which the first ``special`` are special tokens.
+
+    Samples files show the whole source and all references.
+    """
     return [
-        Prompt(**vars(tokens), number=number, source=pair.source, references=pair.references)
+        Prompt(**vars(tokens), number=number, start=special, source=pair.source, references=pair.references)
         for number, (pair, tokens) in enumerate(zip(pairs, encoded, strict=True))
     ]
 

@@ -17,9 +17,8 @@ from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import TargetLikelihood
 from nextword.experiments.tasks.pair_task import PairRows, PairsConfig, source_prompts, with_each_reference
-from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
-from nextword.experiments.tasks.summarise import SummaryGenerationConfig
+from nextword.experiments.tasks.summarise import SummaryGenerationConfig, written_targets
 from nextword.experiments.tasks.task import Task, expect_positions, registry
 from nextword.experiments.tasks.tokenizers import expect_end, named_or_trained
 from nextword.experiments.tasks.writing import MAY_CHANGE
@@ -46,14 +45,19 @@ class PromptedPairsConfig(PairsConfig):
     """Settings of the task; ``data`` is required."""
 
     source_prefix: str = ""
-    """Text before every source, such as "Summarise: ". It is part of the prompt. Special tokens of the
-    tokenizer may occur in it, such as those of a chat template."""
+    """Text before every source, such as "Summarise: ". It is part of the prompt. It may contain special tokens, such as
+    those of a chat template. If it begins with the start token, no other start token is added."""
     separator: str = "\n"
     """Text between a source and its target. It is part of the prompt."""
     generation: PromptedTextsConfig = PromptedTextsConfig()
     """Texts that every method generates."""
     start: Gpt2StartConfig = Gpt2StartConfig()
     """The small initial model, used if no pretrained model is given."""
+
+    @property
+    def longest_text(self) -> int:
+        """Maximum tokens of a generated text; 0: none are generated."""
+        return (self.generation.max_tokens or self.max_target_tokens) if self.generation.summaries else 0
 
 
 class PromptEncoder:
@@ -68,13 +72,15 @@ class PromptEncoder:
         self._tokenizer: Any = tokenizer
         self._config = config
         self._start, self._end = start_id(tokenizer), expect_end(tokenizer)
-        self._prefix, self._separator = self._ids([config.source_prefix, config.separator])
+        prefix, self._separator = self._ids([config.source_prefix, config.separator])
+        self._before = prefix if prefix[:1] == [self._start] else [self._start, *prefix]
 
     @property
     def positions(self) -> int:
-        """Maximum number of tokens of a row."""
-        fixed = 1 + len(self._prefix) + len(self._separator)
-        return fixed + self._config.max_source_tokens + self._config.max_target_tokens
+        """Maximum number of tokens of a row, and of a prompt with its generated text."""
+        fixed = len(self._before) + len(self._separator)
+        longest = max(self._config.max_target_tokens, self._config.longest_text)
+        return fixed + self._config.max_source_tokens + longest
 
     def __call__(self, pairs: Sequence[Pair]) -> list[TokenPair]:
         """Tokenize pairs."""
@@ -90,7 +96,7 @@ class PromptEncoder:
             # if a target is not truncated, characters that the tokenizer drops at the end belong to it
             covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
             read = source[: self._config.max_source_tokens]
-            context = [self._start, *self._prefix, *read, *self._separator]
+            context = [*self._before, *read, *self._separator]
             tokens.append(TokenPair(context, [*ids[:room], self._end], len(covered.encode())))
         return tokens
 
@@ -124,22 +130,14 @@ class PromptedPairs(Task):
             training=config.start.training(),
         )
         self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_pairs)
-        generation = config.generation
-        texts = generation.texts()
-        if texts is not None:
-            self.writes = PromptedTexts(
-                texts,
-                self._prompts,
-                generation.batch_size,
-                config.batch_size,
-                longest=generation.max_tokens or config.max_target_tokens,
-                search=generation.search(),
-            )
+        self.writes = written_targets(config, self._prompts)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """Check that a row fits the model's positions."""
         longest = self._encoder(tokenizer).positions
-        parts = "source_prefix + task.max_source_tokens + task.separator + task.max_target_tokens"
+        generates = self.config.longest_text > self.config.max_target_tokens
+        target = "task.generation.max_tokens" if generates else "task.max_target_tokens"
+        parts = f"source_prefix + task.max_source_tokens + task.separator + {target}"
         expect_positions(model_config, {parts: longest})
 
     def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PromptEncoder:
@@ -150,7 +148,7 @@ class PromptedPairs(Task):
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
         pairs = self.pairs.test[: self.config.generation.summaries]
-        return {"": source_prompts(pairs, self._encoder(tokenizer)(pairs))}
+        return {"": source_prompts(pairs, self._encoder(tokenizer)(pairs), special=1)}
 
 
 class PromptedRows(PairRows):

@@ -84,11 +84,12 @@ class Gpt2StartConfig(StartSettings):
         """Configuration of a GPT-2 of this size with the vocabulary of ``tokenizer`` and ``positions`` positions."""
         from transformers import GPT2Config
 
-        end = start_id(tokenizer)
+        start = start_id(tokenizer)
+        end = start if tokenizer.eos_token_id is None else tokenizer.eos_token_id
         attention = self.dropout if self.attention_dropout is None else self.attention_dropout
         return GPT2Config(
             vocab_size=len(tokenizer), n_positions=positions, n_embd=self.n_embd, n_layer=self.n_layer,
-            n_head=self.n_head, bos_token_id=end, eos_token_id=end, pad_token_id=tokenizer.pad_token_id,
+            n_head=self.n_head, bos_token_id=start, eos_token_id=end, pad_token_id=tokenizer.pad_token_id,
             resid_pdrop=self.dropout, embd_pdrop=self.dropout, attn_pdrop=attention, tie_word_embeddings=self.tied,
         )  # fmt: skip
 

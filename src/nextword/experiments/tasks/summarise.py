@@ -11,7 +11,7 @@ Sources: HistAlign (Wan, Zhang and Bansal, 2023), table 5; Softmax-CPR (Chang et
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,20 +122,23 @@ class Summarise(PairTask):
     def __init__(self, config: SummariseConfig) -> None:
         super().__init__(config, ARTICLES, lambda pairs: document_pairs(config.start.data, config.gaps, pairs))
         self.measures = PairLikelihood(self.pairs, self._encoder, config)
-        texts = config.generation.texts()
-        if texts is not None:
-            self.writes = PromptedTexts(
-                texts,
-                self._prompts,
-                config.generation.batch_size,
-                config.batch_size,
-                longest=config.generation.max_tokens or config.max_target_tokens,
-                search=config.generation.search(),
-            )
+        self.writes = written_targets(config, self._prompts)
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
         pairs = self.pairs.test[: self.config.generation.summaries]
         return {"": source_prompts(pairs, [ids.tokens for ids in self._encoder(tokenizer)(pairs)])}
+
+
+def written_targets(
+    config: Any, prompts: Callable[[PreTrainedTokenizerBase], Mapping[str, Sequence[Prompt]]]
+) -> PromptedTexts | None:
+    """Generates texts after ``prompts`` as ``config.generation`` says; ``None`` if it asks for no texts."""
+    generation: SummaryGenerationConfig = config.generation
+    texts, longest = generation.texts(), generation.max_tokens or config.max_target_tokens
+    if texts is None:
+        return None
+    sizes = generation.batch_size, config.batch_size
+    return PromptedTexts(texts, prompts, *sizes, longest=longest, search=generation.search())
 
 
 # -- The training of the small initial model: it generates sentences that were removed from documents.

@@ -32,6 +32,7 @@ from nextword.experiments.training.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train, load
 from nextword.model.configuration import NextWordConfig
+from nextword.runtime.corpora.pairs import values_at
 from nextword.runtime.corpora.part_names import JSON_LINES, TABLES, is_saved_set, part_files, table_ending, text_files
 from nextword.runtime.corpora.row_files import table_rows
 from nextword.runtime.pretrained import load_tokenizer
@@ -206,7 +207,7 @@ def _kind_of(config: TrainConfig, has_encoder: bool) -> str:
     names = {str(config.task.get(f"{side}_field", side)) for side in ("source", "target")}
     first = _first_table(Path(str(config.task["data"])))
     rows = islice(table_rows(first, "task.data"), 1) if first is not None else ()
-    return PAIRS if any(names <= row.content.keys() for row in rows) else TEXT
+    return PAIRS if any(all(values_at(row.content, name) for name in names) for row in rows) else TEXT
 
 
 def _first_table(path: Path) -> Path | None:

@@ -154,9 +154,9 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
 def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[Prompt]:
     """Tokenises prompts for a model.
 
-    A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source or, without one,
-    the prompt. If ``chat`` is true, this text becomes a user message in the tokenizer's chat template; without a
-    prompt, a decoder-only model then gets the source.
+    A decoder-only model gets a start token and the prompt or, without prompt and auxiliary text, the source. An
+    encoder-decoder model gets the source or, without one, the prompt. If ``chat`` is true, this text becomes a user
+    message in the tokenizer's chat template.
 
     Raises:
         ValueError: If a prompt lacks an auxiliary text that the model reads or has no tokens, if both prompt and source
@@ -178,6 +178,8 @@ def _as_read(opened: OpenedModel, prompt: TextPrompt) -> TextPrompt:
             f"prompt {prompt.id}: the model follows an auxiliary text, and there is none; give it in a JSON line, as "
             '{"prompt": "...", "auxiliary": "..."}'
         )
+    if not opened.has_encoder and not prompt.prompt and prompt.auxiliary is None:
+        return replace(prompt, prompt=prompt.source or "")
     return prompt
 
 
@@ -185,7 +187,7 @@ def _encode(opened: OpenedModel, prompt: TextPrompt, chat: bool) -> Prompt:
     tokenizer: Any = opened.tokenizer
     start = 0
     if chat:
-        context = _chat_ids(tokenizer, prompt.prompt or prompt.source or "")  # of an encoder-decoder model one is empty
+        context = _chat_ids(tokenizer, prompt.source or "" if opened.has_encoder else prompt.prompt)
     elif opened.has_encoder:
         context = list(tokenizer(prompt.source)["input_ids"])
     else:

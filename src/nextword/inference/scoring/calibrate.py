@@ -216,9 +216,13 @@ class HeldRows:
 
 
 def expect_rows_not_stored(opened: OpenedModel, rows: HeldRows) -> None:
-    """Like ``expect_not_stored``, for the text that the rows together are."""
+    """Like ``expect_not_stored``, for rows: each row's target after its prompt, or the text of rows without prompts."""
+    texts = [np.concatenate(rows.ids)]
+    if rows.labels[0][1:2] == [IGNORED_LABEL]:  # the second token is part of a prompt
+        texts = [np.array([one for one in labels if one != IGNORED_LABEL]) for labels in rows.labels]
     for index in _indexes(opened):
-        expect_held_out(index, ", ".join(rows.data), np.concatenate(rows.ids))
+        for ids in texts:
+            expect_held_out(index, ", ".join(rows.data), ids)
 
 
 def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | None = None) -> CalibrationResults:
