@@ -147,6 +147,11 @@ class WrapperHead(Head):
         self.config = own
         self._know_below()
 
+    def take_settings(self, config: Any) -> None:
+        self.below.take_settings(parse_head(config.below))
+        self.config = config
+        self._know_below()
+
     def take_over(self, former: Head) -> None:
         """Replaces ``below`` by ``former``, or by a head below that, if the two have equal settings."""
         while former.config.unbuilt() != self.below.config.unbuilt():

@@ -282,3 +282,18 @@ def test_other_models_data_and_settings_are_refused(folder: Path, tmp_path: Path
             assert "the data have changed" in " ".join(done.output.split())
     finally:
         text.write_text(whole, encoding="utf-8")
+
+
+def test_settings_that_calibration_filled_in_are_taken_over_at_every_level(folder: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    assert run("ngram", "build", folder / "model", folder / "text.txt", "--out", index).exit_code == 0
+    spec = {"head": "knn", "below": {"head": "ngram", "index": str(index), "below": "cache"}}
+    calibrated, new = (nw.attach(nw.load(folder / "model"), spec).next_word_head for _ in range(2))
+    calibrated.configure({"shares": [[0.9, *[0.025] * 4]] * len(calibrated.below.config.lengths), "weight": 0.2})
+    calibrated.below.below.configure({"temperature": 7.0})
+    calibrated.configure({})  # so that it knows of the head below
+    assert new.config != calibrated.config
+    new.take_settings(calibrated.config)
+    assert new.config == calibrated.config
+    assert new.below.config.shares == calibrated.below.config.shares
+    assert new.below.below.config.temperature == 7.0

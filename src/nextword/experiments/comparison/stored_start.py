@@ -28,6 +28,7 @@ from nextword.experiments.training.stored_training import (
     text_rows,
     write_ordinary,
 )
+from nextword.heads import parse_head
 from nextword.inference.states import StatesSettings, build_states
 from nextword.model.attach import ObjectiveSpec, attach_to_train
 from nextword.model.stored_states.finished_model import BACKBONE
@@ -79,6 +80,8 @@ class StoredStart(InitialCheckpoint):
         backbone = StoredBackbone.open(self.states, config.dtype)
         model = attach_to_train(backbone, config.head, objective or config.objective)
         model.next_word_head.load_state_dict(_weights(folder, "next_word_head."))
+        model.next_word_head.take_settings(parse_head(config.head))
+        model.config.head = model.next_word_head.config.model_dump()
         return model.eval()
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:

@@ -28,7 +28,6 @@ from nextword.experiments.training.starting_model import (
     text_configuration,
 )
 from nextword.experiments.training.train_config import TrainConfig
-from nextword.heads.head import Head
 from nextword.inference.states import StatesSettings, build_states
 from nextword.model.attach import attach_to_train, load
 from nextword.model.stored_states.finished_model import copied_backbone
@@ -252,9 +251,7 @@ def ordinary(model: NextWordModel, source: str) -> NextWordModel:
     # unlike ``attach``, this function does not warn about initial values
     whole = attach_to_train(loaded, model.next_word_head.config, model.objective.config, **followed)
     whole.next_word_head.load_state_dict(model.next_word_head.state_dict())
-    for new, old in zip(whole.next_word_head.modules(), model.next_word_head.modules(), strict=True):
-        if isinstance(old, Head):
-            new.config = old.config  # with calibrated settings, which a new head does not have
+    whole.next_word_head.take_settings(model.next_word_head.config)
     whole.config.head = whole.next_word_head.config.model_dump()
     if conditioner is not None:
         whole.conditioner.load_state_dict(conditioner.state_dict())
