@@ -159,29 +159,6 @@ def retrieval() -> str:
     return markdown(["head", *table["columns"][2:]], lines)
 
 
-STORIES = {
-    "SmolLM2 as it is": "SmolLM2 as it is",
-    "GPT2-small": "`softmax`",
-    "GPT2-small, TRIME": "TRIME",
-    "GPT2-small, HISTALIGN": "HistAlign",
-}
-"""Rows of HistAlign's table 3, with the names that the page uses."""
-
-
-def stories() -> str:
-    """Continued stories, beside the paper's of GPT-2 small."""
-    rows = cells_of(ReproducedTable.load(RECORDS / "histalign" / "table-3.json"))
-    measures = {"diversity": ".1f", "MAUVE": ".1f", "coherence": ".1f"}
-    lines = []
-    for title, name in STORIES.items():
-        cells = [rows[title][measure] for measure in measures]
-        printed = ", ".join(one for one in map(_printed, cells) if one)
-        lines.append(
-            [name, *(values(cell, form) for cell, form in zip(cells, measures.values(), strict=True)), printed]
-        )
-    return markdown(["method", *measures, "the three in the paper"], lines)
-
-
 SAMPLED = {"PPL": ".1f", "KLD": ".2f", "MS-Jaccard n=2": ".1f", "Self-BLEU n=2": ".1f", "Distinct n=2": ".1f"}
 """Columns of F2-Softmax's table 1a that the page shows, each with a number format."""
 
@@ -213,7 +190,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "gains": gains,
     "articles": articles,
     "retrieval": retrieval,
-    "stories": stories,
     "sampled": sampled,
 }
 """Tables by name."""
