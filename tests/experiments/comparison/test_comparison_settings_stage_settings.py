@@ -24,6 +24,7 @@ SMALL = {
     "continue": {"steps": 200, "batch_size": 4, "learning_rate": 1e-3},
     "expand": {"epochs": 10.0, "learning_rate": 1e-3},
     "lm": {"steps": 200, "batch_size": 8, "learning_rate": 2e-3},
+    "prompted-pairs": {"steps": 300, "learning_rate": 2e-3},
     "seq2seq": {"steps": 300, "learning_rate": 2e-3},
     "summarise": {"steps": 300, "learning_rate": 2e-3},
     "table2text": {"steps": 200, "learning_rate": 2e-3},
