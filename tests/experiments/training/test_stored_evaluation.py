@@ -148,15 +148,24 @@ def test_a_datastore_is_searched_with_stored_states(folder: Path, tmp_path: Path
     assert (found.nll, found.nll_without) == pytest.approx((expected.nll, expected.nll_without), abs=1e-10)
 
 
+def training_text(folder: Path, out: Path) -> Path:
+    """The first 90 % of the lines, which are the training split of the text."""
+    lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (out / "train.txt").write_text("".join(lines[: int(0.9 * len(lines))]), encoding="utf-8")
+    return out / "train.txt"
+
+
+def index_of(text: Path, folder: Path, out: Path) -> Path:
+    assert run("ngram", "build", folder / "model", text, "--out", out / "index").exit_code == 0
+    return out / "index"
+
+
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_head_above_a_head_from_states_is_saved_with_its_calibration(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
 ) -> None:
     """Also if the weights cannot be copied as files, so that the model is loaded to save it."""
-    index, states = tmp_path / "index", folder / "float64"
-    lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "train.txt").write_text("".join(lines[: int(0.9 * len(lines))]), encoding="utf-8")
-    assert run("ngram", "build", folder / "model", tmp_path / "train.txt", "--out", index).exit_code == 0
+    index, states = index_of(training_text(folder, tmp_path), folder, tmp_path), folder / "float64"
     train(configured({"states": str(states), "head": "softmax+proj", "training": TRAINING}), tmp_path / "below")
     if not copied:
         monkeypatch.setattr("nextword.experiments.training.stored_training.copied_backbone", lambda *_: False)
@@ -176,8 +185,7 @@ def test_a_head_above_a_head_from_states_is_saved_with_its_calibration(
 
 
 def test_validation_rows_in_the_index_are_refused(folder: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    assert run("ngram", "build", folder / "model", folder / "text.txt", "--out", index).exit_code == 0
+    index = index_of(folder / "text.txt", folder, tmp_path)
     done = run("attach", "--states", folder / "float64", "--head", f"ngram:index={index}", "--out", tmp_path / "ours")
     assert done.exit_code == 2
     assert "validation rows" in done.output
@@ -187,9 +195,7 @@ def test_validation_rows_in_the_index_are_refused(folder: Path, tmp_path: Path) 
 
 def test_states_are_a_datastore(folder: Path, tmp_path: Path) -> None:
     """One that is built of the training text, in windows of a block, has the same keys, tokens and positions."""
-    lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "train.txt").write_text("".join(lines[: int(0.9 * len(lines))]), encoding="utf-8")
-    build_datastore(folder / "model", tmp_path / "train.txt", tmp_path / "store", BuildSettings(window=16))
+    build_datastore(folder / "model", training_text(folder, tmp_path), tmp_path / "store", BuildSettings(window=16))
     built = StoredKeys(tmp_path / "store")
     for precision in ("float64", "float16"):
         stored = StoredKeys(folder / precision)
@@ -285,8 +291,7 @@ def test_other_models_data_and_settings_are_refused(folder: Path, tmp_path: Path
 
 
 def test_settings_that_calibration_filled_in_are_taken_over_at_every_level(folder: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    assert run("ngram", "build", folder / "model", folder / "text.txt", "--out", index).exit_code == 0
+    index = index_of(folder / "text.txt", folder, tmp_path)
     spec = {"head": "knn", "below": {"head": "ngram", "index": str(index), "below": "cache"}}
     calibrated, new = (nw.attach(nw.load(folder / "model"), spec).next_word_head for _ in range(2))
     calibrated.configure({"shares": [[0.9, *[0.025] * 4]] * len(calibrated.below.config.lengths), "weight": 0.2})

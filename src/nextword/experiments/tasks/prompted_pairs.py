@@ -11,12 +11,12 @@ Source: HistAlign (Wan, Zhang and Bansal, 2023), table 5, which has encoder-deco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import TargetLikelihood
-from nextword.experiments.tasks.pair_task import PairRows, PairsConfig, source_prompts, with_each_reference
+from nextword.experiments.tasks.pair_task import PairRows, PairsConfig, PairTask, source_prompts, with_each_reference
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.summarise import SummaryGenerationConfig, written_targets
 from nextword.experiments.tasks.task import Task, expect_positions, registry
@@ -113,10 +113,7 @@ class PromptedPairs(Task):
     version = 1
     Config = PromptedPairsConfig
     may_change = MAY_CHANGE
-    # for the small model on two CPU cores; a pretrained model has the learning rates of FineTuning
-    training_defaults: ClassVar[dict[str, Any]] = {
-        "steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
-    }  # fmt: skip
+    training_defaults = PairTask.training_defaults
     data: PromptedRows
 
     def __init__(self, config: PromptedPairsConfig) -> None:
