@@ -161,6 +161,24 @@ def test_cache_of_the_user(family: str, head: str, lazy: bool) -> None:
 
 
 @pytest.mark.few(4)
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS))
+@pytest.mark.parametrize("mode", [{"num_beams": 3}, {"num_return_sequences": 3, "do_sample": True}])
+def test_a_prompt_is_read_once_for_its_copies(family: str, head: str, mode: dict[str, Any]) -> None:
+    model = headed(family, head)
+    ids, mask = left_padded(prompt(3), [0, 4, 7])
+    rows: list[int] = []
+    hook = model.backbone.get_input_embeddings().register_forward_hook(lambda _, read, __: rows.append(len(read[0])))
+    settings = {"attention_mask": mask, "max_new_tokens": NEW, "min_new_tokens": NEW, **mode}
+    out = generated(model, ids, **settings)
+    hook.remove()
+    assert rows[:2] == [3, 9]
+    assert_as_recomputed(model, out, {"input_ids": ids, "attention_mask": mask})
+    if "num_beams" in mode:
+        each = generated(model, ids, **settings, prefill_chunk_size=ids.shape[1])  # reads every copy
+        assert out.sequences.tolist() == each.sequences.tolist()
+
+
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_static_cache_of_the_user(family: str, head: str) -> None:
     """Filled, continued by a second call, emptied and filled again. Mistral's holds windows only."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from nextword.heads import head_spec
 from nextword.model.conditioned_model import Conditioned
@@ -138,9 +139,19 @@ class HeadGeneration(Conditioned):
                 input_ids = input_ids[:, int(head_cache.length) :]
             if head_cache.virtual and generation_config.prefill_chunk_size is not None:
                 raise ValueError("prefill_chunk_size: must be left out for a used cache with conditioner 'prefix'")
-        return super()._prefill(  # type: ignore[misc]
-            input_ids, generation_config, model_kwargs, *args, **kwargs
+        copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
+        if copies == 1 or not reads_prompts_once(kv_cache, generation_config, model_kwargs):
+            return super()._prefill(  # type: ignore[misc]
+                input_ids, generation_config, model_kwargs, *args, **kwargs
+            )
+        # transformers repeats each prompt for its beams before reading it; here it is read once, then repeated
+        first = {name: given[::copies] if isinstance(given, Tensor) else given for name, given in model_kwargs.items()}
+        outputs = super()._prefill(  # type: ignore[misc]
+            input_ids[::copies], generation_config, first, *args, **kwargs
         )
+        kv_cache.batch_repeat_interleave(copies)
+        outputs.logits = outputs.logits.repeat_interleave(copies, dim=0)
+        return outputs
 
     def _maybe_prepare_encoder_kwargs_for_generation(
         self, inputs_tensor: Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
@@ -252,6 +263,32 @@ class HeadGeneration(Conditioned):
             ours = {"source_ids", *AUXILIARY_ARGUMENTS} - (kept if self.conditioner is None else set())
             kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k not in ours}
         return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
+
+
+# -- Reading each prompt once, although it is continued several times.
+
+# arguments of ``generate`` that transformers repeats with the prompts; with others, every copy of a prompt is read
+_REPEATED = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+
+
+def reads_prompts_once(kv_cache: Any, generation_config: Any, model_kwargs: Mapping[str, Any]) -> bool:
+    """Whether the results of the prompts can be repeated for beams: all are in ``kv_cache``, which is empty, and logits.
+
+    For 4 beams, generation then reads a quarter of the tokens before the first new one.
+    """
+    tensors = {name: given for name, given in model_kwargs.items() if isinstance(given, Tensor)}
+    rows = {len(given) for given in tensors.values()}
+    config = generation_config
+    return (
+        type(kv_cache) is DynamicCache
+        and not kv_length(kv_cache)
+        and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in kv_cache.layers)
+        and tensors.keys() <= _REPEATED
+        and len(rows) <= 1
+        and all(given.ndim == 2 for name, given in tensors.items() if name == "position_ids")
+        and config.prefill_chunk_size is None
+        and not (config.output_attentions or config.output_hidden_states)
+    )
 
 
 # -- Generation without the constraints in a pretrained model's own settings.

@@ -173,7 +173,7 @@ def test_a_server_that_is_stopped_ends_its_answers(tmp_path):
     opened.model.save_pretrained(tmp_path / "model")
     opened.tokenizer.save_pretrained(tmp_path / "model")
     command = [sys.executable, "-m", "nextword", "serve", str(tmp_path / "model"), "--port", "0", "--device", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             address = process.stdout.readline().split(" at ")[1].split()[0]
             wait_for(address)
