@@ -267,27 +267,25 @@ class HeadGeneration(Conditioned):
 
 # -- Reading each prompt once, although it is continued several times.
 
-# arguments of ``generate`` that transformers repeats with the prompts; with others, every copy of a prompt is read
-_REPEATED = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+# arguments with one row per text; other tensors, such as images, may have several
+_ROWS = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
 
 
 def reads_prompts_once(kv_cache: Any, generation_config: Any, model_kwargs: Mapping[str, Any]) -> bool:
-    """Whether the results of the prompts can be repeated for beams: all are in ``kv_cache``, which is empty, and logits.
+    """Whether ``_prefill`` may read one copy of each prompt, and repeat what it computes.
 
-    For 4 beams, generation then reads a quarter of the tokens before the first new one.
+    That is possible if it computes only logits, and keys and values of an empty cache whose layers can be repeated.
     """
     tensors = {name: given for name, given in model_kwargs.items() if isinstance(given, Tensor)}
-    rows = {len(given) for given in tensors.values()}
-    config = generation_config
+    positions = tensors.get("position_ids")
     return (
         type(kv_cache) is DynamicCache
         and not kv_length(kv_cache)
         and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in kv_cache.layers)
-        and tensors.keys() <= _REPEATED
-        and len(rows) <= 1
-        and all(given.ndim == 2 for name, given in tensors.items() if name == "position_ids")
-        and config.prefill_chunk_size is None
-        and not (config.output_attentions or config.output_hidden_states)
+        and tensors.keys() <= _ROWS
+        and (positions is None or positions.ndim == 2)
+        and generation_config.prefill_chunk_size is None
+        and not (generation_config.output_attentions or generation_config.output_hidden_states)
     )
 
 

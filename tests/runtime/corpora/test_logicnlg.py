@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from nextword.runtime.corpora.logicnlg import CsvTable, TableSentence, read_logicnlg, read_table
+from nextword.runtime.corpora.articles import STORIES
+from nextword.runtime.corpora.gap_sentences import Pair
+from nextword.runtime.corpora.logicnlg import TABLE_PAIRS, CsvTable, TableSentence, read_logicnlg, read_table
+from nextword.runtime.corpora.pairs import PairReading, Side, first_claiming, read_pairs
 from tests.helpers.real_data import real_data
 
 GAMES = "year#city#seats\n1896#athens#589\n2012#london#\n"
@@ -34,6 +37,21 @@ def test_sentences_come_with_their_table_title_and_columns(tmp_path):
     first = TableSentence(table, "games", (1, 0), "Athens was first")
     assert found.train == found.validation == [first]
     assert found.test == [first, TableSentence(table, "games", (0,), "London came later")]
+    assert found.source == tmp_path.name
+
+
+def test_sentences_as_pairs_have_the_other_sentences_of_a_test_table_as_references(tmp_path):
+    second = ["London  came later ", [0], "games", ""]
+    folder = write(tmp_path, train={"games.csv": [ENTRY, second]}, test={"games.csv": [ENTRY, second]})
+    sides = Side("source", "source"), Side("target", "target")
+    found = read_pairs(folder, PairReading(*sides, None, 0.1, 0.1, 0, other=first_claiming(TABLE_PAIRS, STORIES)))
+    table = "games\ncity | year\nathens | 1896\nlondon | 2012"
+    years = "games\nyear\n1896\n2012"
+    assert found.train == [Pair(table, "Athens was first"), Pair(years, "London came later")]
+    assert found.test == [
+        Pair(table, "Athens was first", ("London came later",)),
+        Pair(years, "London came later", ("Athens was first",)),
+    ]
     assert found.source == tmp_path.name
 
 

@@ -5,7 +5,7 @@
 A row is a start token, the prefix, the source, the separator, the target and an end token. ``nextword train`` uses this
 task for pairs, and generates no texts.
 
-Source: HistAlign (Wan, Zhang and Bansal, 2023), table 5, which has encoder-decoder models.
+Source: HistAlign (Wan, Zhang and Bansal, 2023), tables 5 and 7, which have encoder-decoder models.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import expect_offsets, start_id
 from nextword.runtime.corpora.articles import STORIES
 from nextword.runtime.corpora.gap_sentences import Pair
+from nextword.runtime.corpora.logicnlg import TABLE_PAIRS
+from nextword.runtime.corpora.pairs import first_claiming
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -118,7 +120,7 @@ class PromptedPairs(Task):
 
     def __init__(self, config: PromptedPairsConfig) -> None:
         self.config = config
-        self.pairs = config.samples(STORIES)
+        self.pairs = config.samples(first_claiming(TABLE_PAIRS, STORIES))
         self.data = data = PromptedRows(self.pairs, self._encoder)
         self.start = SmallStart(
             lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache),

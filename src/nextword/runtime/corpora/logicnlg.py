@@ -14,12 +14,15 @@ import csv
 import hashlib
 import io
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nextword.runtime.corpora.gap_sentences import Pair
+from nextword.runtime.corpora.pairs import OtherFiles, PairParts, PairReading, dealt
 from nextword.runtime.corpora.part_names import PARTS
 
 TABLES = "all_csv"
@@ -177,3 +180,43 @@ def _text(path: Path) -> str:
     if not text.strip():
         raise ValueError(f"{path} is empty; {FROM}")
     return text
+
+
+# -- The sentences as pairs: a table as plain text, and a sentence about it.
+
+
+def table_text(one: TableSentence) -> str:
+    """The caption, and the columns that a sentence is about: a line per row, with " | " between cells.
+
+    >>> table = CsvTable("t", ("city", "games"), (("athens", "2"), ("london", "3")))
+    >>> print(table_text(TableSentence(table, "hosts", (0, 1), "London had three")))
+    hosts
+    city | games
+    athens | 2
+    london | 3
+    """
+    lines = ([row[column] for column in one.columns] for row in (one.table.header, *one.table.rows))
+    return "\n".join([one.title, *map(" | ".join, lines)])
+
+
+def _read_pairs(folder: Path, reading: PairReading, where: str) -> PairParts:
+    # the references of a test sentence are all test sentences about its table, as in the metric bleu-logicnlg
+    data = read_logicnlg(folder, where)
+    about: dict[str, list[str]] = defaultdict(list)
+    for one in data.test:
+        about[one.table.name].append(" ".join(one.sentence.split()))
+
+    def pairs() -> Iterator[tuple[str, Pair]]:
+        for part in PARTS:
+            for one in getattr(data, part):
+                sentence = " ".join(one.sentence.split())
+                others = [other for other in about[one.table.name] if other != sentence] if part == "test" else []
+                yield part, Pair(table_text(one), sentence, tuple(others))
+
+    return dealt(pairs(), data.source, "files")
+
+
+TABLE_PAIRS = OtherFiles(
+    _read_pairs, f"a folder with LogicNLG's files (train_lm.json, {TABLES})", lambda path: (path / TABLES).is_dir()
+)
+"""Reads a folder of LogicNLG as pairs."""

@@ -95,6 +95,17 @@ class OtherFiles:
     claims: Callable[[Path], bool] = lambda path: False
 
 
+def first_claiming(*readers: OtherFiles) -> OtherFiles:
+    """Makes a reader that reads a folder with the first of ``readers`` that claims it, or else with the last."""
+
+    def read(path: Path, reading: PairReading, where: str) -> PairParts:
+        chosen = next((reader for reader in readers if reader.claims(path)), readers[-1])
+        return chosen.read(path, reading, where)
+
+    wanted = ", or ".join(reader.wanted for reader in readers)
+    return OtherFiles(read, wanted, lambda path: any(reader.claims(path) for reader in readers))
+
+
 @dataclass(frozen=True)
 class PairParts:
     """The pairs of each split of the data ``source``. ``split`` says how they were split.
