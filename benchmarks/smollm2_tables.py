@@ -175,6 +175,33 @@ def sampled() -> str:
     return markdown(["method", *columns], lines)
 
 
+def stories() -> str:
+    """Continuations of stories, beside those of the paper's GPT-2 small."""
+    names = {f"GPT2-small{method}": name for method, name in OBJECTIVES.items()}
+    return written("table-3", names, {"diversity": "diversity", "MAUVE": "MAUVE", "coherence": "coherence"})
+
+
+def summaries() -> str:
+    """Summaries of XSum with the article as prompt, beside those of the paper's BART."""
+    names = {"BART": "cross-entropy", "TRIME": "TRIME", "HISTALIGN": "HistAlign"}
+    return written("table-5", names, {"XSum Rouge-L": "ROUGE-L", "XSum Pent": "names that the article has"})
+
+
+OBJECTIVES = {"": "cross-entropy", ", TRIME": "TRIME", ", HISTALIGN": "HistAlign"}
+"""Rows of the small model in HistAlign's table 3, with the names that the page uses."""
+
+
+def written(table: str, names: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    """Metrics of texts by ``names`` of rows and columns, in %, with the paper's numbers in the last column."""
+    rows = cells_of(ReproducedTable.load(RECORDS / "histalign" / f"{table}.json"))
+    lines = []
+    for title, name in {"SmolLM2 as it is": "SmolLM2 as it is", **names}.items():
+        cells = [rows[title][column] for column in columns]
+        printed = [f"{float(cell.printed):.1f}" for cell in cells if cell.printed is not None]
+        lines.append([name, *(values(cell, ".1f") for cell in cells), ", ".join(printed)])
+    return markdown(["method", *columns.values(), "in the paper"], lines)
+
+
 def _title(row: str) -> str:
     where, _, method = row.partition(": ")
     return f"{method.removeprefix('BERT-GPT ').replace('Vanilla GPT-2', 'SmolLM2 as it is')}, {where}"
@@ -186,6 +213,8 @@ def _printed(cell: ReproducedCell) -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "ambiguous": ambiguous,
+    "stories": stories,
+    "summaries": summaries,
     "figure-3": figure_3,
     "gains": gains,
     "articles": articles,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
+from peft import PrefixTuningConfig, get_peft_model
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import StaticCache
 
+from nextword.model import generation
 from nextword.model.head_cache.head_cache import StaticHeadCache
 from nextword.model.head_cache.kv_cache import head_cache_of
 from tests.helpers.generating_models import (
@@ -160,22 +164,73 @@ def test_cache_of_the_user(family: str, head: str, lazy: bool) -> None:
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
+COPIES: dict[str, dict[str, Any]] = {
+    "beams": {"num_beams": 3},
+    "samples": {"num_return_sequences": 3, "do_sample": True},
+    "best beams": {"num_beams": 3, "num_return_sequences": 2},
+}
+
+
+@contextmanager
+def rows_of_passes(model: Any) -> Iterator[list[int]]:
+    """The number of rows of each pass in this block."""
+    rows: list[int] = []
+    hook = model.get_input_embeddings().register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
+    yield rows
+    hook.remove()
+
+
 @pytest.mark.few(4)
-@pytest.mark.parametrize(("family", "head"), pairs(DECODERS))
-@pytest.mark.parametrize("mode", [{"num_beams": 3}, {"num_return_sequences": 3, "do_sample": True}])
-def test_a_prompt_is_read_once_for_its_copies(family: str, head: str, mode: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(DECODERS), COPIES))
+def test_a_prompt_is_read_once_for_its_copies(
+    family: str, head: str, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = headed(family, head)
     ids, mask = left_padded(prompt(3), [0, 4, 7])
-    rows: list[int] = []
-    hook = model.backbone.get_input_embeddings().register_forward_hook(lambda _, read, __: rows.append(len(read[0])))
     settings = {"attention_mask": mask, "max_new_tokens": NEW, "min_new_tokens": NEW, **mode}
-    out = generated(model, ids, **settings)
-    hook.remove()
+    with rows_of_passes(model) as rows:
+        out = generated(model, ids, **settings)
     assert rows[:2] == [3, 9]
     assert_as_recomputed(model, out, {"input_ids": ids, "attention_mask": mask})
     if "num_beams" in mode:
-        each = generated(model, ids, **settings, prefill_chunk_size=ids.shape[1])  # reads every copy
+        monkeypatch.setattr(generation, "reads_prompts_once", lambda *_: False)
+        with rows_of_passes(model) as rows:
+            each = generated(model, ids, **settings)
+        assert rows[:2] == [9, 9]
         assert out.sequences.tolist() == each.sequences.tolist()
+
+
+def emptied_cache(model: Any, ids: Tensor) -> dict[str, Any]:
+    """A cache that had the rows of three beams, and lost their positions."""
+    cache = DynamicCache()
+    model.generate(ids, past_key_values=cache, max_new_tokens=NEW, num_beams=3)
+    cache.crop(-cache.get_seq_length())
+    return {"past_key_values": cache, "num_beams": 3}
+
+
+EACH: dict[str, tuple[str, Any]] = {
+    "decoupled decoding": ("f2", lambda model, ids: {**COPIES["samples"], "decoupled": True}),
+    "draft": ("cache", lambda model, ids: {**COPIES["samples"], "draft": "prompt"}),
+    "emptied cache": ("cache", emptied_cache),
+}
+
+
+@pytest.mark.parametrize(("head", "settings"), EACH.values(), ids=EACH)
+def test_what_belongs_to_a_copy_is_computed_for_each(head: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids, texts = headed("gpt2", head), prompt(), []
+    for once in (generation.reads_prompts_once, lambda *_: False):
+        monkeypatch.setattr(generation, "reads_prompts_once", once)
+        given = settings(model, ids)
+        torch.manual_seed(5)
+        texts.append(model.generate(ids, max_new_tokens=NEW, **given).tolist())
+    assert texts[0] == texts[1]
+
+
+def test_prefix_tuning_has_a_cache_of_its_own() -> None:
+    model = headed("gpt2", "softmax")
+    peft = get_peft_model(model, PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+    found = peft.generate(input_ids=prompt(), attention_mask=torch.ones_like(prompt()), max_new_tokens=NEW, num_beams=3)
+    assert found.shape == (len(prompt()), prompt().shape[1] + NEW)
 
 
 @pytest.mark.few(4)

@@ -198,10 +198,6 @@ class Head(nn.Module, ABC):
         """Changes some of the head's settings; raises ValueError like ``with_settings``."""
         self.config = self.with_settings(changes)
 
-    def take_settings(self, config: Any) -> None:
-        """Takes over all settings of an equal head, also those that calibration or building the head filled in."""
-        self.config = config
-
     @abstractmethod
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The distribution at every position of the context.

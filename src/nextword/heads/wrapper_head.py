@@ -65,7 +65,7 @@ class WrapperHeadConfig(HeadConfig):
         if self.below is not None:
             return self
         named = former.below if isinstance(former, type(self)) else former
-        return self.model_copy(update={"below": "softmax" if named is None else head_spec(parse_head(named))})
+        return self.model_copy(update={"below": "softmax" if named is None else parse_head(named).model_dump()})
 
 
 class WrapperHead(Head):
@@ -145,11 +145,6 @@ class WrapperHead(Head):
         own = self.with_settings({name: value for name, value in changes.items() if name not in of_below})
         self.below.configure(of_below)
         self.config = own
-        self._know_below()
-
-    def take_settings(self, config: Any) -> None:
-        self.below.take_settings(parse_head(config.below))
-        self.config = config
         self._know_below()
 
     def take_over(self, former: Head) -> None:

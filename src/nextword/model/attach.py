@@ -378,16 +378,42 @@ def load_onto(states: str | Path, path: str | Path, dtype: torch.dtype | None = 
     else:
         if config.conditioner is not None:
             raise ValueError(f"model: must be without a conditioner, which changes the states ('{path}' has one)")
-        kind: Any = NextWordForSeq2SeqLM if config.is_encoder_decoder else NextWordForCausalLM
-        config.dtype = backbone.dtype
-        with _not_initialized_again(backbone):
-            model = kind(config, backbone=backbone).eval()
-        model.next_word_head.to(dtype=backbone.dtype)
-        read = model.next_word_head.load_state_dict(saved_head(location), strict=False)
-        names = {key: [f"next_word_head.{name}" for name in getattr(read, key)] for key in _KEYS}
-        _expect_the_whole(path, names, "head", "next_word_head", head_spec(model.next_word_head.config))
-        _prove(model)
+        model = with_head(backbone, config, saved_head(location), path)
     model.name_or_path = str(location)
+    return model
+
+
+def with_head(
+    backbone: PreTrainedModel,
+    config: NextWordConfig,
+    weights: Mapping[str, Tensor],
+    path: str | Path,
+    encoder: PreTrainedModel | None = None,
+) -> NextWordModel:
+    """Builds the model of a saved configuration around a loaded backbone.
+
+    Args:
+        backbone: The backbone, for example one that reads stored states.
+        config: Configuration of the model. Its ``dtype`` becomes that of ``backbone``.
+        weights: The head's weights.
+        path: Where the weights are from, for messages.
+        encoder: The encoder of auxiliary texts, if the model has a conditioner.
+
+    Returns:
+        The model, in evaluation mode. A conditioner has new weights.
+
+    Raises:
+        ValueError: If weights are missing or left over, or if the head does not fit the backbone.
+    """
+    kind: Any = NextWordForSeq2SeqLM if config.is_encoder_decoder else NextWordForCausalLM
+    config.dtype = backbone.dtype
+    with _not_initialized_again(backbone, encoder):
+        model: NextWordModel = kind(config, backbone=backbone, encoder=encoder).eval()
+    model.next_word_head.to(device=device_of(model.get_output_embeddings()), dtype=backbone.dtype)
+    read = model.next_word_head.load_state_dict(weights, strict=False)
+    names = {key: [f"next_word_head.{name}" for name in getattr(read, key)] for key in _KEYS}
+    _expect_the_whole(path, names, "head", "next_word_head", head_spec(model.next_word_head.config))
+    _prove(model)
     return model
 
 

@@ -149,7 +149,7 @@ class HeadGeneration(Conditioned):
         outputs = super()._prefill(  # type: ignore[misc]
             input_ids[::copies], generation_config, first, *args, **kwargs
         )
-        kv_cache.batch_repeat_interleave(copies)
+        outputs[self._cache_argument].batch_repeat_interleave(copies)  # peft's prefix tuning replaces the given cache
         outputs.logits = outputs.logits.repeat_interleave(copies, dim=0)
         return outputs
 
@@ -267,8 +267,9 @@ class HeadGeneration(Conditioned):
 
 # -- Reading each prompt once, although it is continued several times.
 
-# arguments with one row per text; other tensors, such as images, may have several
-_ROWS = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+# arguments with a row per text, or the same value for all rows; others may say something about each copy (``draw``)
+_PER_TEXT = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+_SHARED = {"use_cache", "logits_to_keep"}
 
 
 def reads_prompts_once(kv_cache: Any, generation_config: Any, model_kwargs: Mapping[str, Any]) -> bool:
@@ -276,13 +277,15 @@ def reads_prompts_once(kv_cache: Any, generation_config: Any, model_kwargs: Mapp
 
     That is possible if it computes only logits, and keys and values of an empty cache whose layers can be repeated.
     """
-    tensors = {name: given for name, given in model_kwargs.items() if isinstance(given, Tensor)}
-    positions = tensors.get("position_ids")
+    given = {name for name, value in model_kwargs.items() if value is not None and value is not kv_cache}
+    layers: Any = getattr(kv_cache, "layers", [])
+    positions = model_kwargs.get("position_ids")
     return (
         type(kv_cache) is DynamicCache
-        and not kv_length(kv_cache)
-        and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in kv_cache.layers)
-        and tensors.keys() <= _ROWS
+        and not kv_cache.offloading
+        and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+        and not any(layer.is_initialized for layer in layers)
+        and given <= _PER_TEXT | _SHARED
         and (positions is None or positions.ndim == 2)
         and generation_config.prefill_chunk_size is None
         and not (generation_config.output_attentions or generation_config.output_hidden_states)

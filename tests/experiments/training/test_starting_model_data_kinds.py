@@ -12,6 +12,7 @@ from datasets import Dataset, DatasetDict
 from nextword.experiments.training.starting_model import data_task
 from nextword.experiments.training.train_config import configured
 from tests.helpers.killed_trainings import sentences
+from tests.helpers.real_data import real_data
 
 
 @pytest.fixture
@@ -45,6 +46,10 @@ def test_the_kind_is_seen_from_the_data_and_the_model(text: Path, pairs: Path) -
     assert auxiliary.name == "expand"
     assert auxiliary.config.encoder == "e"
     assert auxiliary.writes is None
+
+
+def test_sentences_about_tables_are_pairs() -> None:
+    assert task_of(real_data("logicnlg")).name == "prompted-pairs"
 
 
 def test_fields_that_are_called_otherwise(pairs: Path) -> None:
@@ -90,7 +95,7 @@ def test_pairs_in_other_tables_are_seen_too(pairs: Path, tmp_path: Path, form: s
         (["task.kind=auxiliary"], {"has_encoder": True}, "task.kind: 'auxiliary' is for decoder-only models"),
         (["task.generation.prompts=3"], {}, "task.generation: a training writes no texts"),
         (["task.data=nowhere.txt"], {}, "task.data: 'nowhere.txt' does not exist"),
-        (["task.kind=pairs"], {}, "task.data: .* is neither a .jsonl file nor a folder with .story files"),
+        (["task.kind=pairs"], {}, "task.data: .* has no pairs that can be read"),
     ],
 )
 def test_what_does_not_fit_is_refused(text: Path, overrides: list[str], settings: dict[str, Any], message: str) -> None:

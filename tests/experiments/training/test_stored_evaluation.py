@@ -15,9 +15,10 @@ import nextword as nw
 from nextword.cli import app
 from nextword.experiments.training.stored_evaluation import test_text as stored_test_text
 from nextword.experiments.training.stored_evaluation import validation_rows
-from nextword.experiments.training.stored_training import store_task_states
+from nextword.experiments.training.stored_training import ordinary, store_task_states
 from nextword.experiments.training.train_config import configured
 from nextword.experiments.training.train_model import train
+from nextword.functional.frequency.counts import TokenCounts
 from nextword.inference.datastore import BuildSettings, build_datastore
 from nextword.inference.scoring.calibrate import CalibrationResults, HeldRows, calibrate_on_rows
 from nextword.inference.scoring.measurement.all_models import score_models
@@ -290,15 +291,31 @@ def test_other_models_data_and_settings_are_refused(folder: Path, tmp_path: Path
         text.write_text(whole, encoding="utf-8")
 
 
-def test_settings_that_calibration_filled_in_are_taken_over_at_every_level(folder: Path, tmp_path: Path) -> None:
+def test_settings_that_calibration_filled_in_are_kept_at_every_level(folder: Path, tmp_path: Path) -> None:
     index = index_of(folder / "text.txt", folder, tmp_path)
     spec = {"head": "knn", "below": {"head": "ngram", "index": str(index), "below": "cache"}}
-    calibrated, new = (nw.attach(nw.load(folder / "model"), spec).next_word_head for _ in range(2))
+    model = nw.attach(nw.load(folder / "model"), spec)
+    calibrated = model.next_word_head
     calibrated.configure({"shares": [[0.9, *[0.025] * 4]] * len(calibrated.below.config.lengths), "weight": 0.2})
     calibrated.below.below.configure({"temperature": 7.0})
-    calibrated.configure({})  # so that it knows of the head below
-    assert new.config != calibrated.config
-    new.take_settings(calibrated.config)
-    assert new.config == calibrated.config
-    assert new.below.config.shares == calibrated.below.config.shares
-    assert new.below.below.config.temperature == 7.0
+    model.configure_head()  # so that head and configuration know of the head below
+    found = ordinary(model, str(folder / "model")).next_word_head
+    assert found.config == calibrated.config
+    assert found.below.config.shares == calibrated.below.config.shares
+    assert found.below.below.config.temperature == 7.0
+
+
+def test_classes_of_f2_need_their_counts_only_once(folder: Path, tmp_path: Path) -> None:
+    """A head above it, and the whole model of a head from states, are made without the file of the counts."""
+    opened = nw.load(folder / "model")
+    counts = np.arange(len(opened.get_output_embeddings().weight), 0, -1)
+    TokenCounts(counts, None, "made").save(tmp_path / "counts.npz")
+    f2 = nw.attach(opened, {"head": "f2", "counts": str(tmp_path / "counts.npz")})
+    (tmp_path / "counts.npz").unlink()
+    whole = ordinary(f2, str(folder / "model"))
+    ids = torch.tensor([[5, 9, 7, 30]])
+    assert torch.equal(whole(ids).logits, f2.eval()(ids).logits)
+    above = nw.attach(f2, f"ngram:index={index_of(folder / 'text.txt', folder, tmp_path)}")
+    assert above.next_word_head.below is f2.next_word_head
+    above.save_pretrained(tmp_path / "above")
+    assert nw.load(tmp_path / "above").next_word_head.below.config == f2.next_word_head.config

@@ -44,7 +44,8 @@ def test_sentences_as_pairs_have_the_other_sentences_of_a_test_table_as_referenc
     second = ["London  came later ", [0], "games", ""]
     folder = write(tmp_path, train={"games.csv": [ENTRY, second]}, test={"games.csv": [ENTRY, second]})
     sides = Side("source", "source"), Side("target", "target")
-    found = read_pairs(folder, PairReading(*sides, None, 0.1, 0.1, 0, other=first_claiming(TABLE_PAIRS, STORIES)))
+    reading = PairReading(*sides, None, 0.1, 0.1, 0, other=first_claiming(TABLE_PAIRS, STORIES))
+    found = read_pairs(folder, reading)
     table = "games\ncity | year\nathens | 1896\nlondon | 2012"
     years = "games\nyear\n1896\n2012"
     assert found.train == [Pair(table, "Athens was first"), Pair(years, "London came later")]
@@ -53,6 +54,12 @@ def test_sentences_as_pairs_have_the_other_sentences_of_a_test_table_as_referenc
         Pair(years, "London came later", ("Athens was first",)),
     ]
     assert found.source == tmp_path.name
+    (folder / "all_csv").rename(folder / "tables")
+    with pytest.raises(ValueError, match="has no folder all_csv with the tables"):
+        read_pairs(folder, reading)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match=r"Give a .jsonl file.*LogicNLG's files \(train_lm.json, all_csv\)"):
+        read_pairs(tmp_path / "none", reading)
 
 
 def test_checksum_is_that_of_sentences_and_tables(tmp_path):

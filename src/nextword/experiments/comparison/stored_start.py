@@ -10,9 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import JsonValue
-from safetensors import safe_open
 from transformers import AutoConfig
 
 from nextword.experiments.comparison.comparison_settings import CompareConfig
@@ -28,12 +26,12 @@ from nextword.experiments.training.stored_training import (
     text_rows,
     write_ordinary,
 )
-from nextword.heads import parse_head
 from nextword.inference.states import StatesSettings, build_states
-from nextword.model.attach import ObjectiveSpec, attach_to_train
-from nextword.model.stored_states.finished_model import BACKBONE
+from nextword.model.attach import ObjectiveSpec, with_head
+from nextword.model.stored_states.finished_model import BACKBONE, saved_head
 from nextword.model.stored_states.state_files import MANIFEST, StatesManifest, manifest_of
 from nextword.model.stored_states.stored_backbone import StoredBackbone
+from nextword.objectives import parse_objective
 from nextword.runtime.resumable import begin, differences
 
 if TYPE_CHECKING:
@@ -77,12 +75,9 @@ class StoredStart(InitialCheckpoint):
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
         """Load the head saved in ``folder``, as a model on the stored states."""
         config: Any = AutoConfig.from_pretrained(folder)
-        backbone = StoredBackbone.open(self.states, config.dtype)
-        model = attach_to_train(backbone, config.head, objective or config.objective)
-        model.next_word_head.load_state_dict(_weights(folder, "next_word_head."))
-        model.next_word_head.take_settings(parse_head(config.head))
-        model.config.head = model.next_word_head.config.model_dump()
-        return model.eval()
+        if objective is not None:
+            config.objective = parse_objective(objective).model_dump()
+        return with_head(StoredBackbone.open(self.states, config.dtype), config, saved_head(folder), folder)
 
     def measured(self, folder: Path, task: Task) -> NextWordModel:
         """Load the head in ``folder``: on stored states if ``task`` measures running text, else on the whole model."""
@@ -102,15 +97,6 @@ class StoredStart(InitialCheckpoint):
             "precision": manifest.origin.precision,
             "rounding": manifest.rounding,
         }
-
-
-def _weights(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = {}
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, framework="pt") as opened:
-            names = [name for name in list(opened.keys()) if name.startswith(prefix)]
-            found |= {name.removeprefix(prefix): opened.get_tensor(name) for name in names}
-    return found
 
 
 def is_stored(config: CompareConfig) -> bool:

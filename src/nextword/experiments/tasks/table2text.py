@@ -237,7 +237,7 @@ class TableSamples:
 
     def as_text(self, sentences: Sequence[TableSentence]) -> list[Pair]:
         """For each sentence, a pair of its table as text and the sentence. White space is collapsed, as in PLOG."""
-        return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
+        return [Pair(self._linearised(one), one.target) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:
         """All test sentences about the table of the test sentence ``one``. The first is ``one`` itself."""

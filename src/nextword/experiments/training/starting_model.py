@@ -32,6 +32,7 @@ from nextword.experiments.training.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train, load
 from nextword.model.configuration import NextWordConfig
+from nextword.runtime.corpora.logicnlg import TABLE_PAIRS
 from nextword.runtime.corpora.pairs import values_at
 from nextword.runtime.corpora.part_names import JSON_LINES, TABLES, is_saved_set, part_files, table_ending, text_files
 from nextword.runtime.corpora.row_files import table_rows
@@ -203,9 +204,12 @@ def _kind_of(config: TrainConfig, has_encoder: bool) -> str:
         return PAIRS
     if "text_column" in config.task:
         return TEXT
+    data = Path(str(config.task["data"]))
+    if TABLE_PAIRS.claims(data):
+        return PAIRS
     # the fields of the first row decide if neither method, model nor settings do
     names = {str(config.task.get(f"{side}_field", side)) for side in ("source", "target")}
-    first = _first_table(Path(str(config.task["data"])))
+    first = _first_table(data)
     rows = islice(table_rows(first, "task.data"), 1) if first is not None else ()
     return PAIRS if any(all(values_at(row.content, name) for name in names) for row in rows) else TEXT
 

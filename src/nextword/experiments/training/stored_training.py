@@ -6,6 +6,7 @@ The backbone is not loaded: its states are read from the store, and its weights 
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,8 @@ from nextword.experiments.training.starting_model import (
 )
 from nextword.experiments.training.train_config import TrainConfig
 from nextword.inference.states import StatesSettings, build_states
-from nextword.model.attach import attach_to_train, load
+from nextword.model.attach import load, with_head
+from nextword.model.conditioned_model import untie
 from nextword.model.stored_states.finished_model import copied_backbone
 from nextword.model.stored_states.state_files import StatesManifest, TokenRow
 from nextword.model.stored_states.stored_backbone import StoredBackbone, decoder_inputs_of
@@ -245,14 +247,13 @@ def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path
 
 def ordinary(model: NextWordModel, source: str) -> NextWordModel:
     """Load the full model ``source``, and attach the head and conditioner of ``model``."""
-    loaded: Any = load(source, dtype=model.dtype)
-    conditioner = model.conditioner
-    followed = {"conditioner": conditioner and conditioner.config, "encoder": model.auxiliary_encoder}
-    # unlike ``attach``, this function does not warn about initial values
-    whole = attach_to_train(loaded, model.next_word_head.config, model.objective.config, **followed)
-    whole.next_word_head.load_state_dict(model.next_word_head.state_dict())
-    whole.next_word_head.take_settings(model.next_word_head.config)
-    whole.config.head = whole.next_word_head.config.model_dump()
+    backbone, conditioner = load(source, dtype=model.dtype).backbone, model.conditioner
+    if conditioner is not None and conditioner.config.unties:
+        untie(backbone)
+    config: Any = copy.deepcopy(model.config)
+    config.text_config = backbone.config
+    config.backbone_class = None if type(model).knows(backbone.config) else type(backbone).__name__
+    whole: Any = with_head(backbone, config, model.next_word_head.state_dict(), source, model.auxiliary_encoder)
     if conditioner is not None:
         whole.conditioner.load_state_dict(conditioner.state_dict())
         whole.get_output_embeddings().load_state_dict(model.get_output_embeddings().state_dict())

@@ -56,6 +56,11 @@ class TableSentence:
     columns: tuple[int, ...]
     sentence: str
 
+    @property
+    def target(self) -> str:
+        """The sentence with white space collapsed, as in PLOG."""
+        return " ".join(self.sentence.split())
+
 
 @dataclass(frozen=True)
 class LogicNLG:
@@ -117,8 +122,12 @@ def read_table(path: Path) -> CsvTable:
     return CsvTable(path.name, header, cells)
 
 
+def _names(part: str) -> list[str]:
+    return [f"{word}_lm.json" for word in PARTS[part]]
+
+
 def _file_of(folder: Path, part: str, where: str) -> Path:
-    names = [f"{word}_lm.json" for word in PARTS[part]]
+    names = _names(part)
     files = [folder / name for name in names if (folder / name).is_file()]
     if len(files) > 1:
         raise ValueError(
@@ -204,19 +213,20 @@ def _read_pairs(folder: Path, reading: PairReading, where: str) -> PairParts:
     data = read_logicnlg(folder, where)
     about: dict[str, list[str]] = defaultdict(list)
     for one in data.test:
-        about[one.table.name].append(" ".join(one.sentence.split()))
+        about[one.table.name].append(one.target)
 
     def pairs() -> Iterator[tuple[str, Pair]]:
         for part in PARTS:
             for one in getattr(data, part):
-                sentence = " ".join(one.sentence.split())
-                others = [other for other in about[one.table.name] if other != sentence] if part == "test" else []
-                yield part, Pair(table_text(one), sentence, tuple(others))
+                others = [other for other in about[one.table.name] if other != one.target] if part == "test" else []
+                yield part, Pair(table_text(one), one.target, tuple(others))
 
     return dealt(pairs(), data.source, "files")
 
 
-TABLE_PAIRS = OtherFiles(
-    _read_pairs, f"a folder with LogicNLG's files (train_lm.json, {TABLES})", lambda path: (path / TABLES).is_dir()
-)
+def _claims(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _names("train"))
+
+
+TABLE_PAIRS = OtherFiles(_read_pairs, f"a folder with LogicNLG's files ({_names('train')[0]}, {TABLES})", _claims)
 """Reads a folder of LogicNLG as pairs."""

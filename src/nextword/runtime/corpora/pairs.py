@@ -96,13 +96,18 @@ class OtherFiles:
 
 
 def first_claiming(*readers: OtherFiles) -> OtherFiles:
-    """Makes a reader that reads a folder with the first of ``readers`` that claims it, or else with the last."""
+    """Makes a reader that reads a folder with the first of ``readers`` that claims it."""
+    wanted = ", or ".join(reader.wanted for reader in readers)
 
     def read(path: Path, reading: PairReading, where: str) -> PairParts:
-        chosen = next((reader for reader in readers if reader.claims(path)), readers[-1])
-        return chosen.read(path, reading, where)
+        for reader in readers:
+            if reader.claims(path):
+                return reader.read(path, reading, where)
+        raise ValueError(
+            f"{where}: '{path}' has no pairs that can be read. Give a .jsonl file, a folder with train.jsonl, "
+            f"validation.jsonl and test.jsonl, or {wanted}."
+        )
 
-    wanted = ", or ".join(reader.wanted for reader in readers)
     return OtherFiles(read, wanted, lambda path: any(reader.claims(path) for reader in readers))
 
 
