@@ -208,10 +208,15 @@ def emptied_cache(model: Any, ids: Tensor) -> dict[str, Any]:
     return {"past_key_values": cache, "num_beams": 3}
 
 
+def unused_cache(model: Any, ids: Tensor) -> dict[str, Any]:
+    return {"past_key_values": DynamicCache(), "use_cache": False, "num_beams": 3}
+
+
 EACH: dict[str, tuple[str, Any]] = {
     "decoupled decoding": ("f2", lambda model, ids: {**COPIES["samples"], "decoupled": True}),
     "draft": ("cache", lambda model, ids: {**COPIES["samples"], "draft": "prompt"}),
     "emptied cache": ("cache", emptied_cache),
+    "unused cache": ("softmax", unused_cache),
 }
 
 

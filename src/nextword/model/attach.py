@@ -137,6 +137,8 @@ def _attached(
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None
+    if former is not None:
+        former.configure({})  # so that its settings have those of the head below, which may have changed
     head = head.unbuilt().over(None if former is None else former.config)
     scale = validate_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)
@@ -409,7 +411,9 @@ def with_head(
     config.dtype = backbone.dtype
     with _not_initialized_again(backbone, encoder):
         model: NextWordModel = kind(config, backbone=backbone, encoder=encoder).eval()
-    model.next_word_head.to(device=device_of(model.get_output_embeddings()), dtype=backbone.dtype)
+    for new in (model.next_word_head, model.conditioner, model.auxiliary_encoder):
+        if new is not None:
+            new.to(device=device_of(model.get_output_embeddings()), dtype=backbone.dtype)
     read = model.next_word_head.load_state_dict(weights, strict=False)
     names = {key: [f"next_word_head.{name}" for name in getattr(read, key)] for key in _KEYS}
     _expect_the_whole(path, names, "head", "next_word_head", head_spec(model.next_word_head.config))

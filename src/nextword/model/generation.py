@@ -149,7 +149,8 @@ class HeadGeneration(Conditioned):
         outputs = super()._prefill(  # type: ignore[misc]
             input_ids[::copies], generation_config, first, *args, **kwargs
         )
-        outputs[self._cache_argument].batch_repeat_interleave(copies)  # peft's prefix tuning replaces the given cache
+        # peft's prefix tuning replaces the given cache
+        outputs.get(self._cache_argument, kv_cache).batch_repeat_interleave(copies)
         outputs.logits = outputs.logits.repeat_interleave(copies, dim=0)
         return outputs
 

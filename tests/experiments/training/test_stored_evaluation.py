@@ -317,5 +317,8 @@ def test_classes_of_f2_need_their_counts_only_once(folder: Path, tmp_path: Path)
     assert torch.equal(whole(ids).logits, f2.eval()(ids).logits)
     above = nw.attach(f2, f"ngram:index={index_of(folder / 'text.txt', folder, tmp_path)}")
     assert above.next_word_head.below is f2.next_word_head
-    above.save_pretrained(tmp_path / "above")
+    f2.next_word_head.configure({"class_top_k": 3})
+    again = nw.attach(above, above.next_word_head.config.model_copy(update={"below": None}))
+    assert again.next_word_head.below is f2.next_word_head
+    again.save_pretrained(tmp_path / "above")
     assert nw.load(tmp_path / "above").next_word_head.below.config == f2.next_word_head.config

@@ -251,7 +251,7 @@ def ordinary(model: NextWordModel, source: str) -> NextWordModel:
     if conditioner is not None and conditioner.config.unties:
         untie(backbone)
     config: Any = copy.deepcopy(model.config)
-    config.text_config = backbone.config
+    config.text_config, config.head = backbone.config, model.next_word_head.config.model_dump()
     config.backbone_class = None if type(model).knows(backbone.config) else type(backbone).__name__
     whole: Any = with_head(backbone, config, model.next_word_head.state_dict(), source, model.auxiliary_encoder)
     if conditioner is not None:

@@ -225,7 +225,7 @@ def _read_pairs(folder: Path, reading: PairReading, where: str) -> PairParts:
 
 
 def _claims(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in _names("train"))
+    return (folder / TABLES).is_dir() and any((folder / name).is_file() for name in _names("train"))
 
 
 TABLE_PAIRS = OtherFiles(_read_pairs, f"a folder with LogicNLG's files ({_names('train')[0]}, {TABLES})", _claims)
