@@ -16,7 +16,7 @@ from transformers import GenerationConfig, GPT2Config
 import nextword as nw
 from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.experiments.training.stored_training import dropout_rates, expect_trainable, store_task_states
+from nextword.experiments.training.stored_training import dropout_rates, expect_trainable, ordinary, store_task_states
 from nextword.experiments.training.train_config import TrainConfig, configured
 from nextword.experiments.training.train_model import train
 from nextword.inference.states import StatesSettings
@@ -151,6 +151,8 @@ def test_a_conditioner_that_leaves_the_states_is_trained_as_through_the_model(tm
     assert expected.state_dict().keys() == found.state_dict().keys()
     for name, weight in expected.state_dict().items():
         torch.testing.assert_close(found.state_dict()[name], weight, rtol=0, atol=1e-5, msg=name)
+    half = ordinary(found.to(torch.bfloat16), recipe["model"])
+    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize(
