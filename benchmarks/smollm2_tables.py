@@ -184,7 +184,7 @@ def stories() -> str:
 def summaries() -> str:
     """Summaries of XSum with the article as prompt, beside those of the paper's BART."""
     names = {"BART": "cross-entropy", "TRIME": "TRIME", "HISTALIGN": "HistAlign"}
-    return written("table-5", names, {"XSum Rouge-L": "ROUGE-L", "XSum Pent": "names that the article has"})
+    return written("table-5", names, {"XSum Rouge-L": "ROUGE-L", "XSum Pent": "names in the article"})
 
 
 OBJECTIVES = {"": "cross-entropy", ", TRIME": "TRIME", ", HISTALIGN": "HistAlign"}
@@ -197,7 +197,7 @@ def written(table: str, names: Mapping[str, str], columns: Mapping[str, str]) ->
     lines = []
     for title, name in {"SmolLM2 as it is": "SmolLM2 as it is", **names}.items():
         cells = [rows[title][column] for column in columns]
-        printed = [f"{float(cell.printed):.1f}" for cell in cells if cell.printed is not None]
+        printed = [str(cell.printed) for cell in cells if cell.printed is not None]
         lines.append([name, *(values(cell, ".1f") for cell in cells), ", ".join(printed)])
     return markdown(["method", *columns.values(), "in the paper"], lines)
 
