@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_tie_weights
 
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
@@ -144,7 +144,7 @@ def _attached(
     reader, settings, kept = _conditioning(model, conditioner, encoder)
     if settings is not None and settings.unties:
         untie(backbone)
-    kind: Any = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
+    kind = _kind_of(backbone.config)
     config: Any = kind.config_class(
         text_config=backbone.config,
         backbone_class=None if kind.knows(backbone.config) else type(backbone).__name__,
@@ -161,10 +161,7 @@ def _attached(
         wrapped.conditioner = kept
     if former is not None:
         wrapped.next_word_head.take_over(former)
-    device = device_of(wrapped.get_output_embeddings())
-    for new in (wrapped.next_word_head, wrapped.conditioner, wrapped.auxiliary_encoder):
-        if new is not None:
-            new.to(device=device, dtype=backbone.dtype)
+    _move_to_backbone(wrapped)
     if kept is None and wrapped.conditioner is not None:
         wrapped.conditioner.init_from_backbone(backbone)
     choose_trained(wrapped)
@@ -181,6 +178,18 @@ def _attached(
         ) from None
     wrapped.config.head = wrapped.next_word_head.config.model_dump()
     return wrapped
+
+
+def _kind_of(config: PretrainedConfig) -> Any:
+    return NextWordForSeq2SeqLM if config.is_encoder_decoder else NextWordForCausalLM
+
+
+def _move_to_backbone(model: NextWordModel) -> None:
+    """Gives head, conditioner and auxiliary encoder the device of the output layer and the backbone's precision."""
+    device = device_of(model.get_output_embeddings())
+    for part in (model.next_word_head, model.conditioner, model.auxiliary_encoder):
+        if part is not None:
+            part.to(device=device, dtype=model.backbone.dtype)
 
 
 @contextmanager
@@ -407,13 +416,10 @@ def with_head(
     Raises:
         ValueError: If weights are missing or left over, or if the head does not fit the backbone.
     """
-    kind: Any = NextWordForSeq2SeqLM if config.is_encoder_decoder else NextWordForCausalLM
     config.dtype = backbone.dtype
     with _not_initialized_again(backbone, encoder):
-        model: NextWordModel = kind(config, backbone=backbone, encoder=encoder).eval()
-    for new in (model.next_word_head, model.conditioner, model.auxiliary_encoder):
-        if new is not None:
-            new.to(device=device_of(model.get_output_embeddings()), dtype=backbone.dtype)
+        model: NextWordModel = _kind_of(config)(config, backbone=backbone, encoder=encoder).eval()
+    _move_to_backbone(model)
     read = model.next_word_head.load_state_dict(weights, strict=False)
     names = {key: [f"next_word_head.{name}" for name in getattr(read, key)] for key in _KEYS}
     _expect_the_whole(path, names, "head", "next_word_head", head_spec(model.next_word_head.config))

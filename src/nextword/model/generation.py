@@ -139,19 +139,19 @@ class HeadGeneration(Conditioned):
                 input_ids = input_ids[:, int(head_cache.length) :]
             if head_cache.virtual and generation_config.prefill_chunk_size is not None:
                 raise ValueError("prefill_chunk_size: must be left out for a used cache with conditioner 'prefix'")
-        copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
-        if copies == 1 or not reads_prompts_once(kv_cache, generation_config, model_kwargs):
-            return super()._prefill(  # type: ignore[misc]
-                input_ids, generation_config, model_kwargs, *args, **kwargs
-            )
         # transformers repeats each prompt for its beams before reading it; here it is read once, then repeated
-        first = {name: given[::copies] if isinstance(given, Tensor) else given for name, given in model_kwargs.items()}
+        copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
+        once = copies > 1 and reads_prompts_once(kv_cache, generation_config, model_kwargs)
+        if once:
+            input_ids = input_ids[::copies]
+            model_kwargs = {name: x[::copies] if isinstance(x, Tensor) else x for name, x in model_kwargs.items()}
         outputs = super()._prefill(  # type: ignore[misc]
-            input_ids[::copies], generation_config, first, *args, **kwargs
+            input_ids, generation_config, model_kwargs, *args, **kwargs
         )
-        # peft's prefix tuning replaces the given cache
-        outputs.get(self._cache_argument, kv_cache).batch_repeat_interleave(copies)
-        outputs.logits = outputs.logits.repeat_interleave(copies, dim=0)
+        if once:
+            # peft's prefix tuning replaces the given cache
+            outputs.get(self._cache_argument, kv_cache).batch_repeat_interleave(copies)
+            outputs.logits = outputs.logits.repeat_interleave(copies, dim=0)
         return outputs
 
     def _maybe_prepare_encoder_kwargs_for_generation(
@@ -268,9 +268,9 @@ class HeadGeneration(Conditioned):
 
 # -- Reading each prompt once, although it is continued several times.
 
-# arguments with a row per text, or the same value for all rows; others may say something about each copy (``draw``)
-_PER_TEXT = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
-_SHARED = {"use_cache", "logits_to_keep"}
+# arguments with a row per text, or one value for all texts; others may say something about each copy (``draw``)
+_OF_A_TEXT = {"attention_mask", "position_ids", "token_type_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+_OF_A_TEXT |= {"use_cache", "logits_to_keep"}
 
 
 def reads_prompts_once(kv_cache: Any, generation_config: Any, model_kwargs: Mapping[str, Any]) -> bool:
@@ -286,7 +286,7 @@ def reads_prompts_once(kv_cache: Any, generation_config: Any, model_kwargs: Mapp
         and not kv_cache.offloading
         and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
         and not any(layer.is_initialized for layer in layers)
-        and given <= _PER_TEXT | _SHARED
+        and given <= _OF_A_TEXT
         and (positions is None or positions.ndim == 2)
         and generation_config.prefill_chunk_size is None
         and not (generation_config.output_attentions or generation_config.output_hidden_states)

@@ -12,7 +12,6 @@ Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Langu
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -231,9 +230,6 @@ class TableSamples:
         self.train, self.validation, self.test = (
             sample(getattr(available, part), size, seed) for part, size in zip(PARTS, sizes, strict=True)
         )
-        self._by_table: dict[str, list[str]] = defaultdict(list)
-        for one in available.test:
-            self._by_table[one.table.name].append(one.sentence)
 
     def as_text(self, sentences: Sequence[TableSentence]) -> list[Pair]:
         """For each sentence, a pair of its table as text and the sentence. White space is collapsed, as in PLOG."""
@@ -241,9 +237,7 @@ class TableSamples:
 
     def references(self, one: TableSentence) -> list[str]:
         """All test sentences about the table of the test sentence ``one``. The first is ``one`` itself."""
-        others = list(self._by_table[one.table.name])
-        others.remove(one.sentence)
-        return [one.sentence, *others]
+        return [one.sentence, *(other.sentence for other in self.available.others(one))]
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, checksum, and the numbers of test sentences whose table, or whose text, is in the training data."""

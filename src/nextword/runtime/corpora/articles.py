@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nextword.runtime.corpora.gap_sentences import Pair
 from nextword.runtime.corpora.packed import file_text
-from nextword.runtime.corpora.pairs import OtherFiles, PairParts, PairReading, dealt, split_by_hash
+from nextword.runtime.corpora.pairs import OtherFiles, PairParts, PairReading, dealt, give, split_by_hash
 from nextword.runtime.corpora.part_names import PARTS, TEXTS, part_files, part_of
 
 
@@ -56,10 +56,7 @@ def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
         endings = " or ".join(form.ending for form in forms)
         neither = f"is neither a .jsonl file nor a folder with {endings} files"
         what = f"has no {endings} files" if path.is_dir() else neither
-        raise ValueError(
-            f"{where}: '{path}' {what}. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl,"
-            f" or {wanted}."
-        )
+        raise ValueError(f"{where}: '{path}' {what}. {give(wanted)}")
 
     return OtherFiles(read, wanted, claims)
 

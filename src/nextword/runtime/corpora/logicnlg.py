@@ -17,7 +17,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,19 @@ class LogicNLG:
     validation: Sequence[TableSentence]
     test: Sequence[TableSentence]
     source: str
+
+    def others(self, one: TableSentence) -> list[TableSentence]:
+        """The other test sentences about the table of the test sentence ``one``, which are further references."""
+        others = list(self._tested[one.table.name])
+        others.remove(one)
+        return others
+
+    @cached_property
+    def _tested(self) -> dict[str, list[TableSentence]]:
+        about: dict[str, list[TableSentence]] = defaultdict(list)
+        for one in self.test:
+            about[one.table.name].append(one)
+        return about
 
     @property
     def sha256(self) -> str:
@@ -209,17 +222,13 @@ def table_text(one: TableSentence) -> str:
 
 
 def _read_pairs(folder: Path, reading: PairReading, where: str) -> PairParts:
-    # the references of a test sentence are all test sentences about its table, as in the metric bleu-logicnlg
     data = read_logicnlg(folder, where)
-    about: dict[str, list[str]] = defaultdict(list)
-    for one in data.test:
-        about[one.table.name].append(one.target)
 
     def pairs() -> Iterator[tuple[str, Pair]]:
         for part in PARTS:
             for one in getattr(data, part):
-                others = [other for other in about[one.table.name] if other != one.target] if part == "test" else []
-                yield part, Pair(table_text(one), one.target, tuple(others))
+                others = data.others(one) if part == "test" else []
+                yield part, Pair(table_text(one), one.target, tuple(other.target for other in others))
 
     return dealt(pairs(), data.source, "files")
 

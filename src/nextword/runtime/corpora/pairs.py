@@ -95,6 +95,11 @@ class OtherFiles:
     claims: Callable[[Path], bool] = lambda path: False
 
 
+def give(wanted: str) -> str:
+    """The last sentence of a message about files that are missing: tables, or the files described by ``wanted``."""
+    return f"Give a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl, or {wanted}."
+
+
 def first_claiming(*readers: OtherFiles) -> OtherFiles:
     """Makes a reader that reads a folder with the first of ``readers`` that claims it."""
     wanted = ", or ".join(reader.wanted for reader in readers)
@@ -103,10 +108,7 @@ def first_claiming(*readers: OtherFiles) -> OtherFiles:
         for reader in readers:
             if reader.claims(path):
                 return reader.read(path, reading, where)
-        raise ValueError(
-            f"{where}: '{path}' has no pairs that can be read. Give a .jsonl file, a folder with train.jsonl, "
-            f"validation.jsonl and test.jsonl, or {wanted}."
-        )
+        raise ValueError(f"{where}: '{path}' has no pairs that can be read. {give(wanted)}")
 
     return OtherFiles(read, wanted, lambda path: any(reader.claims(path) for reader in readers))
 
@@ -147,10 +149,7 @@ def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> Pa
             invalid.
     """
     if not path.exists():
-        raise ValueError(
-            f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
-            f"test.jsonl, or {reading.other.wanted}."
-        )
+        raise ValueError(f"{where}: '{path}' does not exist. {give(reading.other.wanted)}")
     files = {} if reading.other.claims(path) or is_saved_set(path) else _tables(path, where)
     if files:
         parts = _from_folder(path, files, reading, where)
