@@ -62,10 +62,10 @@ def backbone(family: str, vocabulary: int) -> Any:
     return made.double().eval()
 
 
-def save_model_and_text(folder: Path, count: int) -> dict[str, str]:
-    """Saves a small Llama with its tokenizer, and a text of some sentences; returns both paths, by name."""
+def save_model_and_text(folder: Path, count: int, family: str = "llama") -> dict[str, str]:
+    """Saves a small model with its tokenizer, and a text of some sentences; returns both paths, by name."""
     tokenizer = text_tokenizers.byte_level()
-    backbone("llama", len(tokenizer)).float().save_pretrained(folder / "model")
+    backbone(family, len(tokenizer)).float().save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     (folder / "text.txt").write_text("\n".join(sentences(count)), encoding="utf-8")
     return {"model": str(folder / "model"), "text": str(folder / "text.txt")}

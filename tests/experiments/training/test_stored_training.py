@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from transformers import GenerationConfig, GPT2Config
+from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config
 
 import nextword as nw
 from nextword.experiments.training.one_training import fit
@@ -217,6 +217,16 @@ def test_weights_under_other_names_are_loaded_to_besaved(
     assert loaded.keys() == copied.keys()
     for name, weight in loaded.items():
         assert torch.equal(copied[name], weight), name
+
+
+def test_a_model_without_sdpa_attention_is_saved(tmp_path: Path) -> None:
+    """transformers refuses to make a Gemma 2 with the attention that a model of stored states has."""
+    saved = save_model_and_text(tmp_path, 400, "gemma2")
+    _build({"model": saved["model"], "task": {"data": saved["text"], **TASK}}, tmp_path / "states")
+    train(configured({"states": str(tmp_path / "states"), "head": "mos:2", "training": TRAINING}), tmp_path / "ours")
+    ours, begun = nw.load(tmp_path / "ours"), AutoModelForCausalLM.from_pretrained(saved["model"])
+    for name, weight in begun.state_dict().items():
+        assert torch.equal(ours.backbone.state_dict()[name], weight), name
 
 
 def test_what_would_change_the_states_is_refused(tmp_path: Path, saved: dict[str, Any]) -> None:

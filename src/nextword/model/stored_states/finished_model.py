@@ -101,8 +101,10 @@ def _names_with_us(file: Path) -> dict[str, str]:
 
 def _is_whole(model: NextWordModel, found: set[str]) -> bool:
     """Whether the names are those of all weights of the backbone in a nextword model; tied weights count once."""
+    config = copy.deepcopy(model.config)
+    config._attn_implementation = "eager"  # the stored backbone's own may not exist in the ordinary one (Gemma 2)
     with torch.device("meta"):
-        ordinary = type(model)(copy.deepcopy(model.config))
+        ordinary = type(model)(config)
     weights = {name: one for name, one in ordinary.state_dict(keep_vars=True).items() if name.startswith(BACKBONE)}
     there = {id(one) for name, one in weights.items() if name in found}
     return found <= weights.keys() and all(id(one) in there for one in weights.values())

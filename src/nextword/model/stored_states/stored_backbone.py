@@ -58,6 +58,7 @@ class StoredBackbone(PreTrainedModel):
         self.input_embedding.weight = nn.Parameter(weights[_INPUT])
         self.output_layer.weight = nn.Parameter(weights[_OUTPUT]) if _OUTPUT in weights else self.input_embedding.weight
         self._tied_weights_keys = {} if _OUTPUT in weights else {"output_layer.weight": "input_embedding.weight"}
+        self.all_tied_weights_keys = self._tied_weights_keys  # what a model around this one looks at
         if _BIAS in weights:
             self.output_layer.bias = nn.Parameter(weights[_BIAS])
         if _LOGITS_BIAS in weights:
