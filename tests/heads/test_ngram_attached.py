@@ -130,8 +130,11 @@ def test_what_does_not_fit_is_refused(folder: Path) -> None:
 
 def test_stored_text_does_not_calibrate(folder: Path) -> None:
     """It would be predicted by itself."""
-    with pytest.raises(ValueError, match=r"must not be in the n-gram index that predicts it .*; take another text$"):
+    refused = r"must not be in the n-gram index that predicts it .*; take another text$"
+    with pytest.raises(ValueError, match=refused):
         nw.calibrate(attached(folder), TEXT, TOKENIZER)
+    with pytest.raises(ValueError, match=refused):
+        nw.calibrate(attached(folder), ids_of(TEXT))
 
 
 @torch.no_grad()

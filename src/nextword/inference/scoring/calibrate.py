@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -112,7 +113,10 @@ def calibrate(  # noqa: PLR0913  (its options)
     made = validated(ScoreSettings, {name: value for name, value in settings.items() if value is not None})
     if isinstance(texts, Tensor):
         own = cast(NextWordModel, model)
-        return chosen(own, _asking_rows(own, texts, made, progress), apply=apply, data=["token ids"])
+        ask = _asking_rows(own, texts, made, progress)
+        for index, row in product(_indexes(own), texts.tolist()):
+            expect_held_out(index, "texts", np.array(row))
+        return chosen(own, ask, apply=apply, data=["token ids"])
     opened, examples = OpenedModel.of(model, tokenizer, auxiliary_tokenizer), given_examples(texts)
     expect_not_stored(opened, examples, made)
     return calibrate_on_texts(opened, examples, made, apply=apply, progress=progress, data=["texts"])
@@ -157,13 +161,13 @@ def calibrate_on_texts(
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
     """Raises ValueError if one of ``examples`` is in the head's n-gram index, which would get too large a share."""
-    for index in _indexes(opened):
+    for index in _indexes(opened.model):
         for example in examples if settings.limit is None else limited(opened, examples, settings.limit)[0]:
             expect_held_out(index, str(example.id or "texts"), example_tokens(opened, example).target.ids)
 
 
-def _indexes(opened: OpenedModel) -> list[NgramIndex]:
-    stored = opened.model.next_word_head.stored_texts().values()
+def _indexes(model: NextWordModel) -> list[NgramIndex]:
+    stored = model.next_word_head.stored_texts().values()
     return [one for one in stored if isinstance(one, NgramIndex)]
 
 
@@ -220,7 +224,7 @@ def expect_rows_not_stored(opened: OpenedModel, rows: HeldRows) -> None:
     texts = [np.concatenate(rows.ids)]
     if rows.labels[0][1:2] == [IGNORED_LABEL]:  # the second token is part of a prompt
         texts = [np.array([one for one in labels if one != IGNORED_LABEL]) for labels in rows.labels]
-    for index in _indexes(opened):
+    for index in _indexes(opened.model):
         for ids in texts:
             expect_held_out(index, ", ".join(rows.data), ids)
 
