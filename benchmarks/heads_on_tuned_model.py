@@ -39,7 +39,7 @@ def run(model: Path, data: Path, seeds: Sequence[int], out: Path) -> Results:
     settings = [f"task.{name}={value}" for name, value in READ.items()]
     settings += [f"training.{name}={value}" for name, value in TRAINED.items()]
     tuned = out / "model"
-    nextword("train", "--data", data, "--model", model, "--head", "softmax", *settings, "threads=1", "--out", tuned)
+    nextword("train", "--data", data, "--model", model, "--head", "softmax", *settings, "--out", tuned)
     asked = [
         f"start.model={tuned}",
         f"task.data={data}",
