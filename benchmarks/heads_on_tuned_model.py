@@ -20,7 +20,9 @@ from gains_by_group import spread
 from gpu import RECORDS, save
 from retrieval_on_heads import nextword
 from smollm2_tables import rows_of
+from transformers import AutoTokenizer
 
+import nextword as nw
 from nextword.results.records import Results
 from nextword.results.records.reproduced_table import ReproducedTable
 
@@ -38,8 +40,11 @@ def run(model: Path, data: Path, seeds: Sequence[int], out: Path) -> Results:
     """Trains the model and its heads. Does only what is not finished."""
     settings = [f"task.{name}={value}" for name, value in READ.items()]
     settings += [f"training.{name}={value}" for name, value in TRAINED.items()]
-    tuned = out / "model"
-    nextword("train", "--data", data, "--model", model, "--head", "softmax", *settings, "--out", tuned)
+    trained, tuned = out / "model", out / "plain"
+    nextword("train", "--data", data, "--model", model, "--head", "softmax", *settings, "--out", trained)
+    if not (tuned / "tokenizer.json").is_file():  # written last
+        nw.load(trained).backbone.save_pretrained(tuned)  # because a comparison begins with a plain model
+        AutoTokenizer.from_pretrained(trained).save_pretrained(tuned)
     asked = [
         f"start.model={tuned}",
         f"task.data={data}",
