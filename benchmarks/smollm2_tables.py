@@ -179,7 +179,7 @@ def stories() -> str:
     """Continuations of stories, beside those of the paper's GPT-2 small."""
     small = "GPT2-small"
     names = {small: "cross-entropy", f"{small}, TRIME": "TRIME", f"{small}, HISTALIGN": "HistAlign"}
-    return written("table-3", names, {"diversity": "diversity", "MAUVE": "MAUVE", "coherence": "coherence"})
+    return written("table-3", names, {one: one for one in ("perplexity", "diversity", "MAUVE", "coherence")})
 
 
 def summaries() -> str:
@@ -191,11 +191,12 @@ def summaries() -> str:
 def tables() -> str:
     """Sentences about LogicNLG's tables with the table as prompt, beside those of the paper's BART."""
     names = {"BART": "cross-entropy", "TRIME": "TRIME", "HISTALIGN": "HistAlign"}
-    return written("table-7", names, {f"BLEU-(1/2/3) {n}": f"BLEU-{n}" for n in (1, 2, 3)})
+    bleu = {f"BLEU-(1/2/3) {n}": f"BLEU-{n}" for n in (1, 2, 3)}
+    return written("table-7", names, {"perplexity": "perplexity", **bleu})
 
 
 def written(table: str, names: Mapping[str, str], columns: Mapping[str, str]) -> str:
-    """Metrics of texts by ``names`` of rows and columns, in %, with the paper's numbers in the last column."""
+    """Perplexity, and metrics of texts in %, by ``names`` of rows and columns; last, the paper's numbers."""
     rows = cells_of(ReproducedTable.load(RECORDS / "histalign" / f"{table}.json"))
     lines = []
     for title, name in {"SmolLM2 as it is": "SmolLM2 as it is", **names}.items():

@@ -117,6 +117,21 @@ def test_a_table_that_does_not_fit_together_is_refused(given, said):
     assert said in faults(**given)
 
 
+def test_a_column_of_one_scale_has_no_printed_numbers_and_no_claims():
+    own = {"title": "PPL", "only": "pretrained"}
+    rows = [{"title": "a", "values": [0.0], "spreads": [1.0]}]
+    built = validated(PaperTable, table(rows) | {"columns": [{"title": "Acc@2"}, own]})
+    assert [len(built.at(scale).columns) for scale in ("small", "pretrained")] == [1, 2]
+    (row,), (printed, ours) = built.rows, built.columns
+    assert (built.printed(row, printed), built.spread(row, printed)) == (0.0, 1.0)
+    assert built.printed(row, ours) is built.spread(row, ours) is None
+    with pytest.raises(SettingsError, match="those of every scale must be first"):
+        validated(PaperTable, table([]) | {"columns": [own, {"title": "Acc@2"}]})
+    for claimed in (claim("a", "a", column="PPL"), claim("a", "a", than_column="PPL")):
+        with pytest.raises(SettingsError, match="column 'PPL' must exist at every scale"):
+            validated(PaperTable, table(rows, claims=[claimed]) | {"columns": [{"title": "Acc@2"}, own]})
+
+
 def test_an_unknown_paper_or_table_is_named_with_the_nearest_known_one():
     with pytest.raises(ValueError, match="'histaling'"):
         find_table("histaling/table-1")

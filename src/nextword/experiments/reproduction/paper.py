@@ -28,7 +28,7 @@ Each paper is a TOML file in ``papers/``. Example of a table:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import product
@@ -46,6 +46,7 @@ FOLDER = resources.files("nextword.experiments.reproduction") / "papers"
 """Folder of the papers' TOML files."""
 
 Part = TypeVar("Part")
+Value = TypeVar("Value", bound=float | str)
 
 
 class Address(Settings):
@@ -95,6 +96,8 @@ class PaperColumn(Address):
     """Unit of the printed numbers: "%", "tokens", ..."""
     better: Literal["higher", "lower", "human"] | None = None
     """Better direction; "human": close to the human value."""
+    only: Scale | None = None
+    """The only scale that has this column, which the paper does not have; None: every scale. Such columns are last."""
 
     @property
     def name(self) -> str:
@@ -208,12 +211,15 @@ class PaperTable(Address):
             raise ValueError(f"columns: '{title}' must occur once (occurs twice)")
         for title in _repeated(row.title for row in self.rows):
             raise ValueError(f"rows: '{title}' must occur once (occurs twice)")
+        printed = [column for column in self.columns if column.only is None]
+        if self.columns[: len(printed)] != printed:
+            raise ValueError("columns: those of every scale must be first (they are not)")
         for row in self.rows:
             for name in ("values", "spreads"):
                 count = len(getattr(row, name))
-                if count not in {0, len(self.columns)}:
+                if count not in {0, len(printed)}:
                     raise ValueError(
-                        f"rows, '{row.title}': must have {len(self.columns)} {name}, one per column ({count} given)"
+                        f"rows, '{row.title}': must have {len(printed)} {name}, one per column ({count} given)"
                     )
             columns = {one.name: one for one in self.columns}
             for name in row.cells:
@@ -222,19 +228,20 @@ class PaperTable(Address):
                 _named(columns, name, "column")
         for claim in self.claims:
             for one in claim.comparisons:
-                self.column(one.column)
+                for name in filter(None, (one.column, one.than_column)):
+                    if self.column(name).only:
+                        raise ValueError(f"claims: column '{name}' must exist at every scale (it does not)")
                 for other in (one.row, one.than, one.over, one.than_over):
                     if isinstance(other, str) and self.row(other).only:
                         raise ValueError(f"claims: row '{other}' must exist at every scale (it does not)")
-                if one.than_column is not None:
-                    self.column(one.than_column)
         return self
 
     def at(self, scale: Scale) -> PaperTable:
-        """A copy of the table with its address at ``scale``, and only the rows that exist there."""
+        """A copy of the table with its address at ``scale``, and only the rows and columns that exist there."""
         rows = [row for row in self.rows if row.only in {None, scale}]
+        columns = [column for column in self.columns if column.only in {None, scale}]
         address = self.at_scale.get(scale, Address()).within(self)
-        return self.model_copy(update={"rows": rows, **dict(address)})
+        return self.model_copy(update={"rows": rows, "columns": columns, **dict(address)})
 
     def row(self, title: str) -> PaperRow:
         """The row with this title; ValueError if there is none."""
@@ -251,9 +258,16 @@ class PaperTable(Address):
 
     def printed(self, row: PaperRow, column: PaperColumn) -> float | str | None:
         """The printed value of a cell; ``None`` if the cell is empty."""
-        if not row.values:
+        return self._printed(row.values, column)
+
+    def spread(self, row: PaperRow, column: PaperColumn) -> float | None:
+        """What is printed after "±" in a cell; ``None`` if there is nothing."""
+        return self._printed(row.spreads, column)
+
+    def _printed(self, values: Sequence[Value], column: PaperColumn) -> Value | None:
+        if not values or column.only is not None:
             return None
-        value = row.values[self.columns.index(column)]
+        value = values[self.columns.index(column)]
         return None if isinstance(value, float) and isnan(value) else value
 
     @property

@@ -144,11 +144,10 @@ def _found(
 
 
 def _cell(table: PaperTable, row: PaperRow, column: PaperColumn, ours: CellValue | str) -> ReproducedCell:
-    spread = row.spreads[table.columns.index(column)] if row.spreads else math.nan
     own: dict[str, Any] = {"missing": ours}
     if isinstance(ours, CellValue):
         own = {"value": ours.value, "low": ours.low, "high": ours.high, "by_seed": dict(ours.by_seed)}
-    return ReproducedCell(printed=table.printed(row, column), spread=None if math.isnan(spread) else spread, **own)
+    return ReproducedCell(printed=table.printed(row, column), spread=table.spread(row, column), **own)
 
 
 # -- What becomes of a claim: the difference of two cells in each seed, and on which side of zero its interval lies.
