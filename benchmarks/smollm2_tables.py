@@ -183,9 +183,12 @@ def stories() -> str:
 
 
 def summaries() -> str:
-    """Summaries of XSum with the article as prompt, beside those of the paper's BART."""
+    """Summaries of XSum and CNN/DailyMail with the article as prompt, beside those of the paper's BART."""
     names = {"BART": "cross-entropy", "TRIME": "TRIME", "HISTALIGN": "HistAlign"}
-    return written("table-5", names, {"XSum Rouge-L": "ROUGE-L", "XSum Pent": "names in the article"})
+    measures = {"perplexity": "perplexity", "Rouge-L": "ROUGE-L", "Pent": "names in the article"}
+    groups = {"XSum": "XSum", "CNN/DM": "CNN/DailyMail"}
+    columns = {f"{key} {one}": f"{group}: {name}" for key, group in groups.items() for one, name in measures.items()}
+    return written("table-5", names, columns)
 
 
 def tables() -> str:
