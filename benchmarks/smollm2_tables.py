@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gains_by_group import spread
+from longer_training import PERPLEXITY, difference
 from table_parts import markdown
 
 from nextword.experiments.reproduction.paper import find_table
@@ -211,6 +212,37 @@ def written(table: str, names: Mapping[str, str], columns: Mapping[str, str]) ->
     return markdown(["method", *columns.values(), "in the paper"], lines)
 
 
+MORE_STEPS = {
+    "Articles from summaries": ("conditional-summaries/table-1", "Perplexity", "without prompt: Vanilla GPT-2", {
+        "DAU avg": "without prompt: BERT-GPT DAU avg",
+        "DAU max": "without prompt: BERT-GPT DAU max",
+    }),
+    "Stories": ("histalign/table-3", "perplexity", "GPT2-small", {"TRIME": "GPT2-small, TRIME"}),
+    "Sentences about tables": ("histalign/table-7", "perplexity", "BART", {"TRIME": "TRIME"}),
+    "WikiText-2, heads of Softmax-CPR trained with the model": ("softmax-cpr/figure-3", "Wiki", "Softmax, model trained", {
+        "softmax+cpr:20,100+mi, model trained": "Softmax + CPR:20,100 + Mi, model trained",
+        "mos:3+cpr:20,100+mi, model trained": "MoS + CPR:20,100 + Mi, model trained",
+    }),
+}  # fmt: skip
+"""Sections of the record with more steps: where the same comparison with 40 steps is, its baseline, and its rows."""
+
+
+def more_steps() -> str:
+    """Change in perplexity with 40 steps, and with ten times as many."""
+    record = json.loads((DOCS / "records" / "results" / "smollm2-longer.json").read_text(encoding="utf-8"))
+    sections = {one["title"]: [part for part in one["parts"] if "rows" in part] for one in record["sections"]}
+    lines = []
+    for title, (table, column, baseline, names) in MORE_STEPS.items():
+        before = cells_of(ReproducedTable.load(RECORDS / f"{table}.json"))
+        differences = sections[title][1]
+        after = {row[0]: row[differences["columns"].index("perplexity")] for row in differences["rows"]}
+        for name, row in names.items():
+            cells = (before[one][column].by_seed for one in (row, baseline))
+            head, _, trained = name.partition(", ")
+            lines.append([title.partition(",")[0], f"`{head}`" if trained else name, difference(*cells, PERPLEXITY), after[name]])
+    return markdown(["texts", "method", "40 steps", "400 steps"], lines)
+
+
 def _title(row: str) -> str:
     where, _, method = row.partition(": ")
     return f"{method.removeprefix('BERT-GPT ').replace('Vanilla GPT-2', 'SmolLM2 as it is')}, {where}"
@@ -225,6 +257,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "stories": stories,
     "summaries": summaries,
     "tables": tables,
+    "more-steps": more_steps,
     "figure-3": figure_3,
     "gains": gains,
     "articles": articles,
