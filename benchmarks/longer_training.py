@@ -140,7 +140,7 @@ COMPARISONS = {
         "softmax",
     ),
     "heads": Comparison(
-        "WikiText-2, heads of Softmax-CPR trained with the model",
+        "Heads on WikiText-2",
         "cpr-wikitext-tuned",
         "wikitext-2",
         {"task.train_tokens": 1000000, "task.test_tokens": 50000},
@@ -185,7 +185,7 @@ def cells(results: Sequence[Results], column: Column) -> dict[str, dict[int, flo
     return found
 
 
-def difference(values: Mapping[int, float], baseline: Mapping[int, float], column: Column) -> str:
+def difference(values: Mapping[Any, float], baseline: Mapping[Any, float], column: Column) -> str:
     """Mean difference of the same seeds, with the 95 % interval of this mean.
 
     >>> difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 1.0, 2: 1.0}, Column("BLEU", "bleu", ".1f"))
@@ -209,16 +209,17 @@ def section(of: Comparison, results: Sequence[Results]) -> dict[str, Any]:
     numbers, differences = [], []
     for method in dict.fromkeys(made.method for one in results for made in one.runs):
         by_seed = [(column, found.get(method, {}), found.get(of.baseline, {})) for column, found in known]
-        shown = NAMES.get(method, method)
-        numbers.append([shown, *(spread(list(one.values()), column.form) if one else "–" for column, one, _ in by_seed)])
+        shown = NAMES.get(method, method).removesuffix(", model trained")
+        means = [spread(list(one.values()), column.form) if one else "–" for column, one, _ in by_seed]
+        numbers.append([shown, str(max(len(one) for _, one, _ in by_seed)), *means])
         if method != of.baseline:
             differences.append([shown, *(difference(one, other, column) for column, one, other in by_seed)])
-    baseline = NAMES.get(of.baseline, of.baseline)
+    baseline = NAMES.get(of.baseline, of.baseline).removesuffix(", model trained")
     return {
         "title": of.title,
         "parts": [
             {"caption": "Mean over seeds; small print: lowest and highest seed",
-             "columns": columns, "rows": numbers},
+             "columns": [columns[0], "seeds", *columns[1:]], "rows": numbers},
             {"caption": f"Difference from {baseline} with the same seeds; small print: 95 % interval over seeds",
              "columns": columns, "rows": differences},
         ],

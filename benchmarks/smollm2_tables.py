@@ -108,6 +108,20 @@ def figure_3() -> str:
     return markdown([*columns, "new parameters, million"], lines)
 
 
+def tuned() -> str:
+    """Perplexities of three heads that were trained together with all weights of the model."""
+    rows = cells_of(ReproducedTable.load(RECORDS / "softmax-cpr" / "figure-3.json"))
+    trained = [row for row in find_table("softmax-cpr/figure-3").rows if row.cells]
+    lines = []
+    for row in trained:
+        line = [f"`{(row.method or '').removesuffix(', model trained')}`"]
+        for text in ("Wiki", "OWT"):
+            cell = rows[row.title][text]
+            line += [values(cell, ".2f"), change(cell, rows[trained[0].title][text])]
+        lines.append(line)
+    return markdown(["head", "WikiText-2", "change, %", "OpenWebText", "change, %"], lines)
+
+
 GROUPS = {
     "New and repeated tokens, nats per token": {
         "new": "new tokens",
@@ -212,34 +226,31 @@ def written(table: str, names: Mapping[str, str], columns: Mapping[str, str]) ->
     return markdown(["method", *columns.values(), "in the paper"], lines)
 
 
-MORE_STEPS = {
-    "Articles from summaries": ("conditional-summaries/table-1", "Perplexity", "without prompt: Vanilla GPT-2", {
-        "DAU avg": "without prompt: BERT-GPT DAU avg",
-        "DAU max": "without prompt: BERT-GPT DAU max",
-    }),
-    "Stories": ("histalign/table-3", "perplexity", "GPT2-small", {"TRIME": "GPT2-small, TRIME"}),
-    "Sentences about tables": ("histalign/table-7", "perplexity", "BART", {"TRIME": "TRIME"}),
-    "WikiText-2, heads of Softmax-CPR trained with the model": ("softmax-cpr/figure-3", "Wiki", "Softmax, model trained", {
-        "softmax+cpr:20,100+mi, model trained": "Softmax + CPR:20,100 + Mi, model trained",
-        "mos:3+cpr:20,100+mi, model trained": "MoS + CPR:20,100 + Mi, model trained",
-    }),
-}  # fmt: skip
-"""Sections of the record with more steps: where the same comparison with 40 steps is, its baseline, and its rows."""
+ARTICLES = ("conditional-summaries/table-1", "Perplexity", "without prompt: Vanilla GPT-2")
+HEADS = ("softmax-cpr/figure-3", "Wiki", "Softmax, model trained")
+"""Where perplexities with 40 steps are: the record, its column, and the row of the baseline."""
+MORE_STEPS = [
+    ("Articles from summaries", "DAU avg", ARTICLES, "without prompt: BERT-GPT DAU avg"),
+    ("Articles from summaries", "DAU max", ARTICLES, "without prompt: BERT-GPT DAU max"),
+    ("Stories", "TRIME", ("histalign/table-3", "perplexity", "GPT2-small"), "GPT2-small, TRIME"),
+    ("Sentences about tables", "TRIME", ("histalign/table-7", "perplexity", "BART"), "TRIME"),
+    ("Heads on WikiText-2", "softmax+cpr:20,100+mi", HEADS, "Softmax + CPR:20,100 + Mi, model trained"),
+    ("Heads on WikiText-2", "mos:3+cpr:20,100+mi", HEADS, "MoS + CPR:20,100 + Mi, model trained"),
+]
+"""Section and row of the record with more steps, and where the same comparison with 40 steps is, with its row."""
 
 
 def more_steps() -> str:
     """Change in perplexity with 40 steps, and with ten times as many."""
     record = json.loads((DOCS / "records" / "results" / "smollm2-longer.json").read_text(encoding="utf-8"))
-    sections = {one["title"]: [part for part in one["parts"] if "rows" in part] for one in record["sections"]}
+    differences = {one["title"]: one["parts"][-1] for one in record["sections"]}
     lines = []
-    for title, (table, column, baseline, names) in MORE_STEPS.items():
+    for texts, method, (table, column, baseline), row in MORE_STEPS:
         before = cells_of(ReproducedTable.load(RECORDS / f"{table}.json"))
-        differences = sections[title][1]
-        after = {row[0]: row[differences["columns"].index("perplexity")] for row in differences["rows"]}
-        for name, row in names.items():
-            cells = (before[one][column].by_seed for one in (row, baseline))
-            head, _, trained = name.partition(", ")
-            lines.append([title.partition(",")[0], f"`{head}`" if trained else name, difference(*cells, PERPLEXITY), after[name]])
+        change = difference(before[row][column].by_seed, before[baseline][column].by_seed, PERPLEXITY)
+        after = differences[texts]
+        place = after["columns"].index(PERPLEXITY.title)
+        lines.append([texts, method, change, next(line[place] for line in after["rows"] if line[0] == method)])
     return markdown(["texts", "method", "40 steps", "400 steps"], lines)
 
 
@@ -259,6 +270,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "tables": tables,
     "more-steps": more_steps,
     "figure-3": figure_3,
+    "tuned": tuned,
     "gains": gains,
     "articles": articles,
     "retrieval": retrieval,

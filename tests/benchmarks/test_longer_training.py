@@ -36,24 +36,24 @@ def test_differences_are_those_of_the_same_seeds() -> None:
         results(2, {}, softmax=12.0),
     ])  # fmt: skip
     numbers, differences = found["parts"]
-    assert numbers["columns"] == ["method", "perplexity", "BLEU"]
-    assert numbers["rows"][0] == ["cross-entropy", "14.00 <sub>10.00–20.00</sub>", "20.0"]
+    assert numbers["columns"] == ["method", "seeds", "perplexity", "BLEU"]
+    assert numbers["rows"][0] == ["cross-entropy", "3", "14.00 <sub>10.00–20.00</sub>", "20.0"]
     # the third seed has no pg: (10 % + 30 %) / 2, with Student's t for two seeds, 12.706 * 10 %
     assert differences["rows"] == [["pg", "+20.0 % <sub>−107.1 to +147.1</sub>", "+10.0"]]
 
 
 def test_a_column_without_any_number_is_left_out() -> None:
-    assert section(OF, [results(0, {}, softmax=10.0)])["parts"][0]["columns"] == ["method", "perplexity"]
+    assert section(OF, [results(0, {}, softmax=10.0)])["parts"][0]["columns"] == ["method", "seeds", "perplexity"]
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_every_comparison_is_a_recipe_with_settings_that_exist(name: str) -> None:
     words = command(name, 1, Path("model"), Path("data"), Path("out"))
-    overrides = [word for word in words[5 : words.index("--out")]]
+    overrides = words[5 : words.index("--out")]
     config = configured(read(words[4]), overrides)
-    assert config.seeds == [1] and not config.keep_models
+    assert config.seeds == [1]
+    assert not config.keep_models
     assert task_config(config).data == str(Path("data") / COMPARISONS[name].data)
     lengths = {stage.steps for method in config.methods for stage in stage_settings(method, config)}
     assert lengths == {400}
-    labels = [method.title for method in config.methods]
-    assert COMPARISONS[name].baseline in labels
+    assert COMPARISONS[name].baseline in [method.title for method in config.methods]
