@@ -1,45 +1,56 @@
 """Repeats comparisons of SmolLM2-135M with ten times as many steps and more test texts, and writes a record.
 
-The comparisons are recipes of ``nextword reproduce --scale pretrained``, whose 40 steps fit a laptop; these fit a GPU.
-Each seed is a process of its own. A killed run resumes with the same command.
+The comparisons are recipes of ``nextword reproduce --scale pretrained``. Their 40 steps take hours on a CPU; these 400
+are for a GPU. A killed run resumes with the same command. Options that are not listed go to ``nextword compare``, such
+as ``--engine ray --gpus 0.1`` for several runs at once.
 
-    python benchmarks/longer_training.py models/smollm2-135m DATA --processes 9 --out runs/longer
+    python benchmarks/longer_training.py models/smollm2-135m DATA --out runs/longer
 
-Writes docs/records/results/smollm2-longer.json and its page. The output of each process is in OUT/NAME/SEED.log.
+Writes docs/records/results/smollm2-longer.json and its page, with what is finished below the folder ``--out``.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gains_by_group import spread
 from gpu import RECORDS, save
+from retrieval_on_heads import nextword
 
 from nextword.evaluation.metrics.statistics import over_seeds
+from nextword.experiments.reproduction.paper import Address
+from nextword.experiments.reproduction.table_numbers import ExperimentResults, MissingValueError, cell_value
 from nextword.results.records import Results
 
 RECORD = RECORDS / "results" / "smollm2-longer.json"
 COMMAND = (
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python benchmarks/longer_training.py models/smollm2-135m DATA --processes 9 "
-    "--out runs/longer"
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python benchmarks/longer_training.py models/smollm2-135m DATA --out runs/longer"
+)
+
+
+ABOUT = (
+    "Comparisons of `nextword reproduce --scale pretrained` with SmolLM2-135M-Instruct (4-bit weights), with 400 "
+    "training steps instead of 40. Other settings that differ: articles are trained in batches of 16 instead of 4; the "
+    "heads' rows come from 1,000,000 instead of 100,000 tokens; more, and other, test texts (200 pairs, 100 articles, "
+    "20,000 tokens and 100 prompts of stories, 50,000 tokens of WikiText-2). *Steering*: increase of the loss, in nats "
+    "per token, with the summary of another article. Trained on one H200 GPU, with matrix products in TF32; the texts "
+    "were generated there and evaluated on a CPU. Not run, or not finished when the time on the GPU ended: summaries, "
+    "HistAlign, LMH, BERGPT, conditioners begun as the model, and the third seed of `mos:3+cpr:20,100+mi`."
 )
 
 
 @dataclass(frozen=True)
 class Column:
-    """A measure of a comparison's results, of generated texts where ``texts`` names their decoding."""
+    """A measure of a comparison's results; of generated texts, if ``decoding`` is given."""
 
     title: str
     measure: str
     form: str
-    texts: str | None = None
+    decoding: str | None = None
     factor: float = 1.0
     relative: bool = False
     """Whether differences are in percent of the baseline."""
@@ -67,8 +78,8 @@ NAMES = {
 }
 """Names of methods in the record, by those of the recipes."""
 PERPLEXITY = Column("perplexity", "perplexity", ".2f", relative=True)
-EVERY_SUMMARY = {"task.test_pairs": 200, "task.generation.summaries": 200, "task.generation.batch_size": 40}
-"""Test articles of summaries, and how many are summarised at once."""
+MORE_TEXTS = {"task.test_pairs": 200, "task.generation.summaries": 200, "task.generation.batch_size": 40}
+"""Test pairs, and how many texts are generated at once."""
 
 
 def _summary_columns() -> list[Column]:
@@ -119,7 +130,7 @@ COMPARISONS = {
         "Summaries of XSum",
         "summaries-xsum-pretrained",
         "xsum/pairs.jsonl",
-        EVERY_SUMMARY,
+        MORE_TEXTS,
         _summary_columns(),
         "softmax",
     ),
@@ -127,7 +138,7 @@ COMPARISONS = {
         "Summaries of CNN/DailyMail",
         "summaries-cnn-pretrained",
         "cnn_dailymail/pairs.jsonl",
-        EVERY_SUMMARY,
+        MORE_TEXTS,
         _summary_columns(),
         "softmax",
     ),
@@ -135,7 +146,7 @@ COMPARISONS = {
         "Sentences about tables",
         "logicnlg-pretrained",
         "logicnlg",
-        EVERY_SUMMARY,
+        MORE_TEXTS,
         [PERPLEXITY, *(Column(f"BLEU-{n}", f"bleu-logicnlg-{n}", ".1f", "beam 4", 100) for n in (1, 2, 3))],
         "softmax",
     ),
@@ -148,49 +159,34 @@ COMPARISONS = {
         "softmax+proj, model trained",
     ),
 }
-"""What is repeated, by the name of its folder. The first begins first."""
+"""What is repeated, by the name of its folder."""
 
 
-def command(name: str, seed: int, model: Path, data: Path, out: Path) -> list[str]:
-    """The command of one seed of a comparison."""
+def settings(name: str, model: Path, data: Path) -> list[str]:
+    """Settings of a comparison, as ``nextword compare`` reads them."""
     of = COMPARISONS[name]
-    settings = {"training.steps": 400, **of.settings, "threads": 1, "keep_models": "false", "seeds": f"[{seed}]"}
-    given = {"start.model": model, "task.data": data / of.data, **settings}
-    words = [f"{key}={value}" for key, value in given.items()]
-    return [sys.executable, "-m", "nextword", "compare", of.recipe, *words, "--out", str(out / name / str(seed))]
+    given = {"start.model": model, "task.data": data / of.data, "keep_models": "false", "training.steps": 400}
+    return [f"{key}={value}" for key, value in {**given, **of.settings}.items()]
 
 
-def run(name: str, seed: int, model: Path, data: Path, out: Path) -> str | None:
-    """Runs one seed, or what is left of it. Returns the log of a seed that failed."""
-    log = out / name / f"{seed}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as written:
-        ended = subprocess.run(command(name, seed, model, data, out), stdout=written, stderr=subprocess.STDOUT)
-    print(f"{name}, seed {seed}: {'failed, see ' + str(log) if ended.returncode else 'finished'}", flush=True)
-    return str(log) if ended.returncode else None
-
-
-def cells(results: Sequence[Results], column: Column) -> dict[str, dict[int, float]]:
-    """Values of a measure by method and seed. Each of ``results`` has one seed."""
-    found: dict[str, dict[int, float]] = {}
-    for one in results:
-        if column.texts is None:
-            values = {made.method: made.evaluation.metrics.get(column.measure) for made in one.runs}
-        else:
-            texts = one.texts.get(column.texts)
-            values = {system.name: system.values.get(column.measure) for system in texts.systems} if texts else {}
-        for method, value in values.items():
-            if value is not None:
-                found.setdefault(method, {})[one.seeds[0]] = column.factor * value.value
+def cells(results: Results, column: Column) -> dict[str, Mapping[str, float]]:
+    """Values of a measure by method and seed. A method without a value is left out."""
+    found: dict[str, Mapping[str, float]] = {}
+    for method in dict.fromkeys(run.method for run in results.runs):
+        address = Address(method=method, measure=column.measure, decoding=column.decoding, factor=column.factor)
+        try:
+            found[method] = cell_value(address, ExperimentResults({}, results)).by_seed
+        except MissingValueError:
+            continue  # not measured yet, or not of this method
     return found
 
 
-def difference(values: Mapping[Any, float], baseline: Mapping[Any, float], column: Column) -> str:
+def difference(values: Mapping[str, float], baseline: Mapping[str, float], column: Column) -> str:
     """Mean difference of the same seeds, with the 95 % interval of this mean.
 
-    >>> difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 1.0, 2: 1.0}, Column("BLEU", "bleu", ".1f"))
+    >>> difference({"0": 2.0, "1": 3.0, "2": 4.0}, dict.fromkeys("012", 1.0), Column("BLEU", "bleu", ".1f"))
     '+2.0 <sub>−0.5 to +4.5</sub>'
-    >>> difference({0: 21.0}, {0: 20.0}, PERPLEXITY)
+    >>> difference({"0": 21.0}, {"0": 20.0}, PERPLEXITY)
     '+5.0 %'
     """
     pairs = [(values[seed], baseline[seed]) for seed in sorted(values.keys() & baseline.keys())]
@@ -202,76 +198,67 @@ def difference(values: Mapping[Any, float], baseline: Mapping[Any, float], colum
     return f"{shown[0]}{unit}" + ("" if interval is None else f" <sub>{shown[1]} to {shown[2]}</sub>")
 
 
-def section(of: Comparison, results: Sequence[Results]) -> dict[str, Any]:
+def section(of: Comparison, results: Results) -> dict[str, Any]:
     """The tables of a comparison: the numbers, and the differences from the baseline."""
     known = [(column, found) for column in of.columns if (found := cells(results, column))]
-    columns = ["method", *(column.title for column, _ in known)]
+    columns = [column.title for column, _ in known]
     numbers, differences = [], []
-    for method in dict.fromkeys(made.method for one in results for made in one.runs):
-        by_seed = [(column, found.get(method, {}), found.get(of.baseline, {})) for column, found in known]
-        shown = NAMES.get(method, method).removesuffix(", model trained")
-        means = [spread(list(one.values()), column.form) if one else "–" for column, one, _ in by_seed]
-        numbers.append([shown, str(max(len(one) for _, one, _ in by_seed)), *means])
+    for method, by_seed in cells(results, of.columns[0]).items():
+        values = [(column, found.get(method, {}), found.get(of.baseline, {})) for column, found in known]
+        means = [spread(list(ours.values()), column.form) if ours else "–" for column, ours, _ in values]
+        numbers.append([shown(method), str(len(by_seed)), *means])
         if method != of.baseline:
-            differences.append([shown, *(difference(one, other, column) for column, one, other in by_seed)])
-    baseline = NAMES.get(of.baseline, of.baseline).removesuffix(", model trained")
+            differences.append([shown(method), *(difference(ours, theirs, column) for column, ours, theirs in values)])
     return {
         "title": of.title,
         "parts": [
             {"caption": "Mean over seeds; small print: lowest and highest seed",
-             "columns": [columns[0], "seeds", *columns[1:]], "rows": numbers},
-            {"caption": f"Difference from {baseline} with the same seeds; small print: 95 % interval over seeds",
-             "columns": columns, "rows": differences},
+             "columns": ["method", "seeds", *columns], "rows": numbers},
+            {"caption": f"Difference from {shown(of.baseline)} with the same seeds; small print: 95 % interval over "
+             "seeds", "columns": ["method", *columns], "rows": differences},
         ],
     }  # fmt: skip
 
 
+def shown(method: str) -> str:
+    """Name of a method in the record; heads are set as code.
+
+    >>> shown("softmax"), shown("mos:3, model trained")
+    ('cross-entropy', '`mos:3`')
+    """
+    head, trained, _ = method.partition(", model trained")
+    return f"`{head}`" if trained else NAMES.get(method, method)
+
+
 def write(out: Path, record: Path) -> None:
-    """Writes the record of all runs below ``out`` that are finished."""
-    sections = []
-    for name, of in COMPARISONS.items():
-        results = [Results.load(path) for path in sorted((out / name).glob("*/results.json"))]
-        if any(one.runs for one in results):
-            sections.append(section(of, results))
-    about = (
-        "Comparisons of `nextword reproduce --scale pretrained` with SmolLM2-135M-Instruct (4-bit weights), with 400 "
-        "training steps instead of 40 and more test texts. *Steering*: increase of the loss, in nats per token, "
-        "with the summary of another article. Trained and generated on one H200 GPU, with matrix "
-        "products in TF32. Without a row: methods that did not finish in the time on that GPU."
-    )
+    """Writes the record of all comparisons below ``out`` that have results."""
+    found = {name: out / name / "results.json" for name in COMPARISONS}
+    sections = [section(COMPARISONS[name], Results.load(path)) for name, path in found.items() if path.exists()]
     save(
         record,
         {
             "title": "SmolLM2-135M",
             "name": "Ten times as many steps: record",
             "guide": "../../results/smollm2.md",
-            "about": about,
+            "about": ABOUT,
             "sections": [{"title": "Command", "parts": [{"commands": [COMMAND], "shell": True}]}, *sections],
         },
     )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Trains, measures and writes the record of what is finished."""
+    """Trains, measures and writes the record."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("model", type=Path, help="folder of SmolLM2-135M")
     options.add_argument("data", type=Path, help="folder of data sets, as for nextword reproduce --data")
     options.add_argument("--only", nargs="+", choices=list(COMPARISONS), default=list(COMPARISONS))
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--processes", type=int, default=1, help="how many train at once")
     options.add_argument("--out", type=Path, default=Path("runs/longer"), help="folder of the comparisons")
     options.add_argument("--record", type=Path, default=RECORD, help="file of the record")
-    given = options.parse_args(argv)
-    with ThreadPoolExecutor(given.processes) as pool:
-        begun = [
-            pool.submit(run, name, seed, given.model, given.data, given.out)
-            for seed in given.seeds
-            for name in given.only
-        ]
+    given, further = options.parse_known_args(argv)
+    for name in given.only:
+        asked = settings(name, given.model, given.data)
+        nextword("compare", COMPARISONS[name].recipe, *asked, "--out", given.out / name, *further)
     write(given.out, given.record)
-    failed = [log for one in begun if (log := one.result())]
-    if failed:
-        sys.exit(f"{len(failed)} of {len(begun)} failed; see {', '.join(failed)}")
 
 
 if __name__ == "__main__":

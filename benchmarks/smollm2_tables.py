@@ -234,8 +234,8 @@ MORE_STEPS = [
     ("Articles from summaries", "DAU max", ARTICLES, "without prompt: BERT-GPT DAU max"),
     ("Stories", "TRIME", ("histalign/table-3", "perplexity", "GPT2-small"), "GPT2-small, TRIME"),
     ("Sentences about tables", "TRIME", ("histalign/table-7", "perplexity", "BART"), "TRIME"),
-    ("Heads on WikiText-2", "softmax+cpr:20,100+mi", HEADS, "Softmax + CPR:20,100 + Mi, model trained"),
-    ("Heads on WikiText-2", "mos:3+cpr:20,100+mi", HEADS, "MoS + CPR:20,100 + Mi, model trained"),
+    ("Heads on WikiText-2", "`softmax+cpr:20,100+mi`", HEADS, "Softmax + CPR:20,100 + Mi, model trained"),
+    ("Heads on WikiText-2", "`mos:3+cpr:20,100+mi`", HEADS, "MoS + CPR:20,100 + Mi, model trained"),
 ]
 """Section and row of the record with more steps, and where the same comparison with 40 steps is, with its row."""
 
@@ -249,9 +249,11 @@ def more_steps() -> str:
         before = cells_of(ReproducedTable.load(RECORDS / f"{table}.json"))
         change = difference(before[row][column].by_seed, before[baseline][column].by_seed, PERPLEXITY)
         after = differences[texts]
+        relative_to = after["caption"].removeprefix("Difference from ").partition(" with the same seeds")[0]
         place = after["columns"].index(PERPLEXITY.title)
-        lines.append([texts, method, change, next(line[place] for line in after["rows"] if line[0] == method)])
-    return markdown(["texts", "method", "40 steps", "400 steps"], lines)
+        found = next(line[place] for line in after["rows"] if line[0] == method)
+        lines.append([texts, method, relative_to, change, found])
+    return markdown(["texts", "method", "relative to", "40 steps", "400 steps"], lines)
 
 
 def _title(row: str) -> str:

@@ -327,6 +327,7 @@ def test_samples_without_anything_to_pair_them_by_are_not_tested(tmp_path: Path)
     [
         ("perplexity", "'perplexity': this value is computed by the metric 'likelihood'"),
         ("distinct-1", "computed by the metric 'distinct'"),
+        ("bleu-logicnlg-1", "computed by the metric 'bleu-logicnlg'"),
     ],
 )
 def test_a_measure_is_no_metric(asked: str, message: str, two: dict[str, list[str]]) -> None:

@@ -199,7 +199,8 @@ registry: Registry[type[Metric]] = Registry("metric", Metric, also="nextword.eva
 def metric_of(measure: str) -> str | None:
     """Name of the metric whose result has the key ``measure``, such as ``rouge`` for ``rouge-l``. None if unknown."""
     owners = [known for known in registry.names() if measure in registry.get(known).votes]
-    owners += [known for known in registry.names() if measure == known or measure.startswith(f"{known}-")]
+    prefixes = [known for known in registry.names() if measure == known or measure.startswith(f"{known}-")]
+    owners += sorted(prefixes, key=len, reverse=True)  # bleu-logicnlg-1 is of bleu-logicnlg, not of bleu
     return owners[0] if owners else None
 
 
