@@ -98,6 +98,7 @@ def test_report_of_nothing_is_an_error(tmp_path):
             "block: is a setting of the task; give task.block=64",
         ),
         (["compare", "quickstart", "sedes=[1]"], "sedes: unknown key. Did you mean 'seeds'?"),
+        (["compare", "--task", "ambiguous", "--head", "cache", "--model", "./nothing"], "./nothing: no such folder"),
         (["compare", "--task", "ambigous", "--head", "softmax"], "unknown task 'ambigous'. Did you mean 'ambiguous'?"),
         (["quickstart", "task.train_promts=3"], "task.train_promts: unknown key. Did you mean 'train_prompts'?"),
         (

@@ -50,6 +50,20 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+def test_of_a_long_text_the_beginning_is_shown(models: Path, tmp_path: Path) -> None:
+    long = tmp_path / "long.txt"
+    long.write_text(TEXT * 50, encoding="utf-8")
+    done = run(
+        models / "cache", "--text", long, "--limit", 70, "--out", tmp_path / "page.html", "--json", tmp_path / "t.json"
+    )
+    assert done.exit_code == 0, done.output
+    record = TraceRecord.load(tmp_path / "t.json")
+    shown = "".join(record.texts["text"].pieces)
+    assert len(record.tokens.rank) == 70
+    assert (TEXT * 50).startswith(shown)
+    assert f"the first {len(shown)} of {50 * len(TEXT):,} characters are shown (--limit)" in done.output
+
+
 def test_a_text_becomes_a_page_and_a_trace(models: Path, text: Path, tmp_path: Path) -> None:
     page, trace = tmp_path / "new" / "page.html", tmp_path / "trace.json"
     done = run(models / "cache", "--text", text, "--out", page, "--json", trace, "--candidates", 5, "--positions", 2)

@@ -97,7 +97,7 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
             "(none given, and no file is called text.tx, so it was taken for a model's name",
         ),
         (["{compared}", "{text}"], "but the folder of a comparison; give one of its models: "),
-        (["{text}"], "MODEL: must be a folder with config.json or a name on the hub (none given)"),
+        (["{text}"], "MODEL: must be a folder with config.json or a name on the hub (none given; read as data: "),
         (["{plain}", "missing.txt"], "missing.txt: must be a file or folder that exists (none there)"),
         (["{plain}", "{plain}", "{text}"], "must have a name of its own ('plain' is"),
         (["./nothing", "{text}"], "./nothing: no such folder"),

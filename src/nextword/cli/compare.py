@@ -24,6 +24,9 @@ class CompareOptions(Settings):
     """A recipe (TOML file, or a name from 'nextword list recipes'), then settings that override those of the recipe."""
     task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
     """Name of a task ('nextword list tasks')."""
+    model: str | None = None
+    """Initial checkpoint of all methods: a folder, a GGUF file or a name on the hub; by default the task's small model.
+    Short for start.model=MODEL."""
     data: str | None = None
     """Data of the task: a file, a folder or a name on the hub."""
     head: Annotated[list[str] | None, typer.Option(autocompletion=complete_method)] = None
@@ -50,7 +53,7 @@ def compare(asked: CompareOptions, computing: EngineOptions) -> None:
 
     nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
 
-    nextword compare --task lm --data book.txt start.model=gpt2 --head softmax --head pg --dry-run
+    nextword compare --task lm --data book.txt --model gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.experiments.comparison.comparison_settings import configured, read
@@ -60,6 +63,8 @@ def compare(asked: CompareOptions, computing: EngineOptions) -> None:
     content: dict[str, Any] = read(recipe) if recipe else {}
     if asked.task:
         content["task"] = {"name": asked.task}
+    if asked.model is not None:
+        overrides = [f"start.model={json.dumps(asked.model, ensure_ascii=False)}", *overrides]
     if asked.data is not None:
         overrides = [f"data={json.dumps(asked.data, ensure_ascii=False)}", *overrides]
     if asked.head:

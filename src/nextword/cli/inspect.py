@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LONGEST = 100
 """Default number of tokens to generate."""
 
+SHOWN = 5000
+"""Default number of tokens of a text that are shown: a page of 2 MB."""
+
 SHORTEST = 2
 """Minimum number of tokens of a text."""
 
@@ -31,6 +34,8 @@ class TextOptions(Settings):
 
     text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
     """Text to predict; by default the model generates one."""
+    limit: Annotated[int, typer.Option(metavar="N", min=SHORTEST)] = SHOWN
+    """Approximate number of tokens of --text to show, from its beginning."""
     prompt: Annotated[str, typer.Option(metavar="TEXT")] = ""
     """Text before the text to predict. The model reads it, but the page does not score it."""
     source: Annotated[Path | None, typer.Option(metavar="FILE")] = None
@@ -107,8 +112,11 @@ def inspect(
     with interruptible():
         generation = _generation(writing)
         with watching(Console(), "opening the model") as shown:
-            records = _traces(models, inputs, generation, page, computing, shown.now)
+            records = _traces(models, inputs, reading.limit, generation, page, computing, shown.now)
     _write(records, page)
+    traced = "".join(records[0].texts["text"].pieces[records[0].first :])
+    if len(traced) < len(inputs.get("text", "")):
+        typer.echo(f"Of --text, the first {len(traced):,} of {len(inputs['text']):,} characters are shown (--limit)")
 
 
 def _is_trace(model: str) -> bool:
@@ -192,22 +200,25 @@ def _generation(writing: InspectedWritingOptions) -> dict[str, Any]:
 def _traces(
     models: list[str],
     inputs: dict[str, str],
+    limit: int,
     generation: dict[str, Any],
     page: PageOptions,
     computing: ComputingOptions,
-    say: Callable[[str], None],
+    say: Callable[[str, float | None], None],
 ) -> list[TraceRecord]:
     """One trace per model, all of the same text. If no text is given, the first model generates it."""
     from nextword.results.records.token_trace import TraceRecord
 
     records: list[TraceRecord] = []
+    longest = limit if "text" in inputs else None  # what a model writes is shown to its end
     for model in models:
         if _is_trace(model):
             records.append(TraceRecord.load(model))
             continue
-        say(f"opening {named_path(model)[1]}")
-        ask = _asking(model, page, computing)
-        say(f"asking {named_path(model)[1]}")
+        say(f"opening {named_path(model)[1]}", None)
+        asking = f"asking {named_path(model)[1]}"
+        say(asking, None)
+        ask = partial(_asking(model, page, computing), limit=longest, progress=partial(say, asking))
         record = ask(**inputs) if "text" in inputs else ask(**inputs, **generation)
         if "text" not in inputs and len(models) > 1:
             # both models score this text again, because tokenizing it may give other tokens than the generated ones

@@ -204,7 +204,10 @@ def told_apart(
         _add(named, word)
     texts += data
     if not named:
-        raise ValueError("MODEL: must be a folder with config.json or a name on the hub (none given); give one")
+        data_only = f"; read as data: {', '.join(texts)}" * bool(texts)
+        raise ValueError(
+            f"MODEL: must be a folder with config.json or a name on the hub (none given{data_only}); give one"
+        )
     if not texts and needs_data:
         absent = [word for word in words if not Path(word.partition("=")[2] or word).expanduser().exists()]
         taken = f", and no file is called {', '.join(absent)}, so it was taken for a model's name on the hub" * bool(

@@ -74,7 +74,7 @@ def _expect_json(file: Path) -> None:
 def _models_inside(folder: Path) -> str:
     found = [config.parent for config in sorted(folder.glob(COMPARED_MODELS))]
     if not found:
-        return " (was saving interrupted?)"
+        return " (was saving interrupted?); give the folder of a saved model"
     return f", but the folder of a comparison; give one of its models: {_listed(found)}"
 
 

@@ -19,6 +19,8 @@ def test_data_read_a_few_times_are_trained_on_as_asked() -> None:
     assert use.times == MANY_TIMES
     assert use.watched(settings, {}) == settings
     assert use.sentence([], 5, settings) == "The training data is read 4.0 times."
+    some = DataUse.of(8000, settings)
+    assert some.sentence([], 5, settings) == "4 % of the training data is read."
 
 
 def test_data_read_many_times_are_validated_ten_times_and_the_best_weights_are_kept() -> None:

@@ -22,6 +22,17 @@ def trace() -> nw.Trace:
     return nw.trace(decoder(byte_level(), "softmax+cpr:3,8"), text=TEXT, prompt="The throne", candidates=4, positions=3)
 
 
+def test_a_limited_trace_is_the_beginning_of_the_whole() -> None:
+    opened, shares = decoder(byte_level(), "cache"), []
+    whole = nw.trace(opened, text=TEXT * 3)
+    part = nw.trace(opened, text=TEXT * 3, limit=20, progress=shares.append)
+    assert len(part.tokens.rank) == 20
+    assert part.tokens.rank == whole.tokens.rank[:20]
+    assert part.tokens.log_prob == pytest.approx(whole.tokens.log_prob[:20], abs=1e-4)
+    assert shares
+    assert shares[-1] == 1
+
+
 def test_json_is_read_again(trace: nw.Trace, tmp_path: Path) -> None:
     text = trace.to_json()
     assert trace.to_json(tmp_path / "deep" / "trace.json") is None  # type: ignore[func-returns-value]

@@ -22,6 +22,7 @@ from nextword.experiments.comparison.measured_texts import measured_texts, writt
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import checked_task
 from nextword.experiments.comparison.stored_start import is_stored, stored_start
+from nextword.experiments.tasks.task import location_of
 from nextword.experiments.training.one_training import fit_with_main
 from nextword.results.records import (
     Environment,
@@ -174,6 +175,8 @@ def compare_methods(
         config = place.as_begun(config)
         task = checked_task(config)
         place.expect(config, task)
+        if config.start.model is not None and not place.start.exists():
+            location_of(config.start.model, "start.model")  # before anything is written
         engine.expect(config)
         stages = progress or Watcher()
         with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):

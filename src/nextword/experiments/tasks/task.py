@@ -68,6 +68,14 @@ def architecture_of(config: PretrainedConfig) -> Architecture:
     return ENCODER_DECODER if getattr(config, "is_encoder_decoder", False) else DECODER_ONLY
 
 
+def location_of(name: str, setting: str) -> str | Path:
+    """``model_location(name)``; an error names ``setting``, the setting that chose the model."""
+    try:
+        return model_location(name)
+    except ValueError as problem:
+        raise ValueError(f"{setting}: {problem}") from None
+
+
 def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, PretrainedConfig]:
     """Location and configuration of the saved model ``name``, of nextword or transformers.
 
@@ -77,10 +85,7 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
     """
     from transformers import AutoConfig
 
-    try:
-        location = model_location(name)
-    except ValueError as problem:
-        raise ValueError(f"{setting}: {problem}") from None
+    location = location_of(name, setting)
     with unreadable_explained(name, setting, f" {advice}"):
         return location, from_pretrained(AutoConfig, location)
 

@@ -105,7 +105,7 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
         problem = checkpoint_problem(checkpoint)
         if problem is None:
             return checkpoint
-        logger.warning("%s is incomplete (%s); an earlier state is used instead", checkpoint, problem)
+        logger.warning("%s is incomplete (%s) and is not used", checkpoint, problem)
     return None
 
 

@@ -436,6 +436,8 @@ class DataUse:
     def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
         """The message before training: how many times ``data`` is read, with advice if more than ``MANY_TIMES``."""
         if not self.is_repeated:
+            if self.times < 1:
+                return f"{100 * self.times:.2g} % of the training data is read."
             return f"The training data is read {self.times:.1f} times."
         tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])
         fewer = (

@@ -20,7 +20,8 @@ from nextword.inference.scoring.example_encoding import (
 )
 from nextword.inference.scoring.likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.long_text import ScoringWindow
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.inference.scoring.measurement.scored_texts import limited
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPositions, span_facts
 from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of
@@ -46,7 +47,7 @@ DECIMALS = 4
 """Decimals of nats and shares in a trace. A difference of 0.0001 nats is a factor of 1.0001 in a probability."""
 
 
-def trace(
+def trace(  # noqa: PLR0913  (its options)
     model: AnyModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     text: str | None = None,
@@ -56,6 +57,8 @@ def trace(
     auxiliary: str | None = None,
     candidates: int = 10,
     positions: int = 8,
+    limit: int | None = None,
+    progress: Progress | None = None,
     **generation: Any,
 ) -> Trace:
     """Traces a model over a text: each token's probability, how components contribute to it, and alternatives.
@@ -74,6 +77,8 @@ def trace(
         candidates: Number of most probable tokens listed for each predicted token.
         positions: Maximum number of positions listed for each predicted token and each component of the head that
             points at positions.
+        limit: Approximate number of tokens of ``text`` to trace, from its beginning; None: all.
+        progress: Function that is called with the finished share of the text.
         **generation: Arguments of ``generate``, only if ``text`` is None.
 
     Returns:
@@ -110,10 +115,13 @@ def trace(
                     f"trace: '{next(iter(generation))}' is an argument of generate, and the text is given; leave the "
                     "text out to let the model write it"
                 )
+            if limit is not None:
+                ((example, *_), _) = limited(opened, [example], limit)
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        return traced(opened, encoded, pieces, inputs, candidates=candidates, positions=positions, drafts=drafts)
+        asked = {"candidates": candidates, "positions": positions}
+        return traced(opened, encoded, pieces, inputs, **asked, drafts=drafts, progress=progress)
 
 
 def traced(
@@ -125,6 +133,7 @@ def traced(
     candidates: int = 10,
     positions: int = 8,
     drafts: Sequence[DraftOutcome] = (),
+    progress: Progress | None = None,
 ) -> Trace:
     """Makes the trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
@@ -133,7 +142,7 @@ def traced(
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
-    (parts,) = text_answers(opened.model, [encoded], window, 1, question, lambda _: inputs)
+    (parts,) = text_answers(opened.model, [encoded], window, 1, question, lambda _: inputs, progress)
     said = TextFacts.joined(parts)
     facts, positions_in = said.facts, said.texts
     expect_numbers(opened, "the text", np.where(np.isnan(facts.entropy), np.nan, facts.log_prob))
