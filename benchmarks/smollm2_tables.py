@@ -223,7 +223,10 @@ def written(table: str, names: Mapping[str, str], columns: Mapping[str, str]) ->
         cells = [rows[title][column] for column in columns]
         printed = [str(cell.printed) for cell in cells if cell.printed is not None]
         lines.append([name, *(values(cell, ".1f") for cell in cells), ", ".join(printed)])
-    return markdown(["method", *columns.values(), "in the paper"], lines)
+    in_paper = [
+        name for column, name in columns.items() if any(row[column].printed is not None for row in rows.values())
+    ]
+    return markdown(["method", *columns.values(), f"in the paper: {', '.join(in_paper)}"], lines)
 
 
 ARTICLES = ("conditional-summaries/table-1", "Perplexity", "without prompt: Vanilla GPT-2")
