@@ -61,7 +61,7 @@ def test_of_a_long_text_the_beginning_is_shown(models: Path, tmp_path: Path) -> 
     shown = "".join(record.texts["text"].pieces)
     assert len(record.tokens.rank) == 70
     assert (TEXT * 50).startswith(shown)
-    assert f"the first {len(shown)} of {50 * len(TEXT):,} characters are shown (--limit)" in done.output
+    assert f"the first {len(shown)} of {50 * len(TEXT):,} characters of --text (--limit)" in done.output
 
 
 def test_a_text_becomes_a_page_and_a_trace(models: Path, text: Path, tmp_path: Path) -> None:

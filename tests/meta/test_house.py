@@ -18,7 +18,7 @@ MAX_PARAMETERS = 8
 # These keep the signature that transformers calls them with.
 WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 # The options of these are their parameters, so that an editor shows them.
-WITH_OPTIONS = {"score", "generate", "train", "compare", "evaluate", "calibrate"}
+WITH_OPTIONS = {"score", "generate", "train", "compare", "evaluate", "calibrate", "trace"}
 
 # Who may import whom of ours is said in pyproject.toml, for import-linter; here is what it cannot say. These libraries
 # are imported inside functions only, so that reading records and `nextword --help` stay quick, ...

@@ -116,7 +116,9 @@ def inspect(
     _write(records, page)
     traced = "".join(records[0].texts["text"].pieces[records[0].first :])
     if len(traced) < len(inputs.get("text", "")):
-        typer.echo(f"Of --text, the first {len(traced):,} of {len(inputs['text']):,} characters are shown (--limit)")
+        typer.echo(
+            f"The page shows the first {len(traced):,} of {len(inputs['text']):,} characters of --text (--limit)"
+        )
 
 
 def _is_trace(model: str) -> bool:
