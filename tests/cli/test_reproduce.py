@@ -80,9 +80,25 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
     done = run("--all", "--dry-run", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
-    for part in ("counting 2 its own, 2 steps", "2 × 2", "tried for a few steps", "counting/table-3", "GB free"):
+    for part in (
+        "counting 2 its own, 2 steps",
+        "2 × 2",
+        "a few steps of each kind of training",
+        "counting/table-3",
+        "GB free",
+    ):
         assert part in text
     assert not list(tmp_path.iterdir())
+
+
+def test_in_a_narrow_window_names_are_broken_and_numbers_are_whole(tmp_path):
+    words = ["reproduce", "counting/table-1", "--dry-run", "--gpu", "L4:0.5", "--out", str(tmp_path / "out")]
+    wide, narrow = (CliRunner().invoke(app, words, env={"COLUMNS": width}).output for width in ("200", "66"))
+    (row,) = [line for line in wide.splitlines() if line.startswith("counting") and " GB" in line]
+    _, *numbers = row.split("  ")
+    assert "…" not in narrow
+    for number in filter(None, (one.strip() for one in numbers)):
+        assert number in narrow
 
 
 def test_a_dry_run_that_finds_something_wrong_ends_with_code_2(tmp_path):

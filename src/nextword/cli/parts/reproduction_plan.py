@@ -112,6 +112,7 @@ def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
     """One row per experiment. ``estimated`` is the sign before estimated values."""
     titles = ("runs", "steps", "tokens", "numbers", "memory", "disk", "time")
     amounts = plain_table(("experiment",), titles, lined=False, no_wrap=True)
+    amounts.columns[0].no_wrap, amounts.columns[0].overflow = False, "fold"  # in a narrow window a name is broken
     for one in experiments:
         amounts.add_row(*_amounts_of(one, estimated))
     return amounts
