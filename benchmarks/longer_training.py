@@ -22,7 +22,7 @@ from gpu import RECORDS, save
 from retrieval_on_heads import nextword
 
 from nextword.evaluation.metrics.statistics import over_seeds
-from nextword.experiments.reproduction.paper import Address
+from nextword.experiments.reproduction.paper import Address, PaperColumn
 from nextword.experiments.reproduction.table_numbers import ExperimentResults, MissingValueError, cell_value
 from nextword.results.records import Results
 
@@ -30,7 +30,6 @@ RECORD = RECORDS / "results" / "smollm2-longer.json"
 COMMAND = (
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python benchmarks/longer_training.py models/smollm2-135m DATA --out runs/longer"
 )
-
 
 ABOUT = (
     "Comparisons of `nextword reproduce --scale pretrained` with SmolLM2-135M-Instruct (4-bit weights), with 400 "
@@ -43,15 +42,11 @@ ABOUT = (
 )
 
 
-@dataclass(frozen=True)
-class Column:
-    """A measure of a comparison's results; of generated texts, if ``decoding`` is given."""
+class Column(PaperColumn):
+    """A column of a reproduced table, with a number format."""
 
-    title: str
-    measure: str
     form: str
-    decoding: str | None = None
-    factor: float = 1.0
+    """Format of the numbers."""
     relative: bool = False
     """Whether differences are in percent of the baseline."""
 
@@ -77,25 +72,28 @@ NAMES = {
     "cache (HistAlign)": "HistAlign",
 }
 """Names of methods in the record, by those of the recipes."""
-PERPLEXITY = Column("perplexity", "perplexity", ".2f", relative=True)
+PERPLEXITY = Column(title="perplexity", measure="perplexity", form=".2f", relative=True)
 MORE_TEXTS = {"task.test_pairs": 200, "task.generation.summaries": 200, "task.generation.batch_size": 40}
 """Test pairs, and how many texts are generated at once."""
 
 
-def _summary_columns() -> list[Column]:
-    found = [PERPLEXITY]
-    for title, measure in (("ROUGE-L", "rouge-l"), ("names in the article", "entity-precision")):
-        found.append(Column(title, measure, ".1f", "beam 4", 100))
-    return found
+def _percent(title: str, measure: str, decoding: str) -> Column:
+    return Column(title=title, measure=measure, form=".1f", decoding=decoding, factor=100)
 
 
-def _article_columns() -> list[Column]:
-    found = []
-    for title, which, texts in (("", "", "top-k 40"), (", with prompt", "prompted_", "top-k 40, with prompt")):
-        found.append(Column(f"perplexity{title}", f"{which}mean_perplexity", ".2f", relative=True))
-        found.append(Column(f"steering{title}", f"{which}steering", "+.4f"))
-        found.append(Column(f"ROUGE-1{title}", "rouge-1", ".3f", texts))
-    return found
+SUMMARY_COLUMNS = [
+    PERPLEXITY,
+    _percent("ROUGE-L", "rouge-l", "beam 4"),
+    _percent("names in the article", "entity-precision", "beam 4"),
+]
+
+
+def _article_columns(prompt: str, prefix: str) -> list[Column]:
+    return [
+        Column(title=f"perplexity{prompt}", measure=f"{prefix}mean_perplexity", form=".2f", relative=True),
+        Column(title=f"steering{prompt}", measure=f"{prefix}steering", form="+.4f"),
+        Column(title=f"ROUGE-1{prompt}", measure="rouge-1", form=".3f", decoding=f"top-k 40{prompt}"),
+    ]
 
 
 COMPARISONS = {
@@ -110,7 +108,7 @@ COMPARISONS = {
             "task.generation.prompts": 100,
             "task.generation.batch_size": 50,
         },
-        _article_columns(),
+        [*_article_columns("", ""), *_article_columns(", with prompt", "prompted_")],
         "GPT-2",
     ),
     "stories": Comparison(
@@ -120,9 +118,9 @@ COMPARISONS = {
         {"task.test_tokens": 20000, "task.generation.prompts": 100, "task.generation.batch_size": 50},
         [
             PERPLEXITY,
-            Column("diversity", "diversity-mean", ".1f", "top-p 0.95", 100),
-            Column("MAUVE", "mauve", ".1f", "top-p 0.95", 100),
-            Column("coherence", "coherence", ".1f", "top-p 0.95"),
+            _percent("diversity", "diversity-mean", "top-p 0.95"),
+            _percent("MAUVE", "mauve", "top-p 0.95"),
+            Column(title="coherence", measure="coherence", form=".1f", decoding="top-p 0.95"),
         ],
         "softmax",
     ),
@@ -131,7 +129,7 @@ COMPARISONS = {
         "summaries-xsum-pretrained",
         "xsum/pairs.jsonl",
         MORE_TEXTS,
-        _summary_columns(),
+        SUMMARY_COLUMNS,
         "softmax",
     ),
     "cnn": Comparison(
@@ -139,7 +137,7 @@ COMPARISONS = {
         "summaries-cnn-pretrained",
         "cnn_dailymail/pairs.jsonl",
         MORE_TEXTS,
-        _summary_columns(),
+        SUMMARY_COLUMNS,
         "softmax",
     ),
     "tables": Comparison(
@@ -147,7 +145,7 @@ COMPARISONS = {
         "logicnlg-pretrained",
         "logicnlg",
         MORE_TEXTS,
-        [PERPLEXITY, *(Column(f"BLEU-{n}", f"bleu-logicnlg-{n}", ".1f", "beam 4", 100) for n in (1, 2, 3))],
+        [PERPLEXITY, *(_percent(f"BLEU-{n}", f"bleu-logicnlg-{n}", "beam 4") for n in (1, 2, 3))],
         "softmax",
     ),
     "heads": Comparison(
@@ -173,9 +171,8 @@ def cells(results: Results, column: Column) -> dict[str, Mapping[str, float]]:
     """Values of a measure by method and seed. A method without a value is left out."""
     found: dict[str, Mapping[str, float]] = {}
     for method in dict.fromkeys(run.method for run in results.runs):
-        address = Address(method=method, measure=column.measure, decoding=column.decoding, factor=column.factor)
         try:
-            found[method] = cell_value(address, ExperimentResults({}, results)).by_seed
+            found[method] = cell_value(column.within(Address(method=method)), ExperimentResults({}, results)).by_seed
         except MissingValueError:
             continue  # not measured yet, or not of this method
     return found
@@ -184,7 +181,7 @@ def cells(results: Results, column: Column) -> dict[str, Mapping[str, float]]:
 def difference(values: Mapping[str, float], baseline: Mapping[str, float], column: Column) -> str:
     """Mean difference of the same seeds, with the 95 % interval of this mean.
 
-    >>> difference({"0": 2.0, "1": 3.0, "2": 4.0}, dict.fromkeys("012", 1.0), Column("BLEU", "bleu", ".1f"))
+    >>> difference({"0": 2.0, "1": 3.0, "2": 4.0}, dict.fromkeys("012", 1.0), _percent("BLEU", "bleu", ""))
     '+2.0 <sub>−0.5 to +4.5</sub>'
     >>> difference({"0": 21.0}, {"0": 20.0}, PERPLEXITY)
     '+5.0 %'

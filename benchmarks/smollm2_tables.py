@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gains_by_group import spread
-from longer_training import PERPLEXITY, difference
+from longer_training import COMPARISONS, PERPLEXITY, difference, shown
 from table_parts import markdown
 
 from nextword.experiments.reproduction.paper import find_table
@@ -247,15 +247,15 @@ def more_steps() -> str:
     """Change in perplexity with 40 steps, and with ten times as many."""
     record = json.loads((DOCS / "records" / "results" / "smollm2-longer.json").read_text(encoding="utf-8"))
     differences = {one["title"]: one["parts"][-1] for one in record["sections"]}
+    baselines = {of.title: shown(of.baseline) for of in COMPARISONS.values()}
     lines = []
     for texts, method, (table, column, baseline), row in MORE_STEPS:
         before = cells_of(ReproducedTable.load(RECORDS / f"{table}.json"))
         change = difference(before[row][column].by_seed, before[baseline][column].by_seed, PERPLEXITY)
         after = differences[texts]
-        relative_to = after["caption"].removeprefix("Difference from ").partition(" with the same seeds")[0]
         place = after["columns"].index(PERPLEXITY.title)
         found = next(line[place] for line in after["rows"] if line[0] == method)
-        lines.append([texts, method, relative_to, change, found])
+        lines.append([texts, method, baselines[texts], change, found])
     return markdown(["texts", "method", "relative to", "40 steps", "400 steps"], lines)
 
 

@@ -13,7 +13,7 @@ from nextword.evaluation.metrics import metric_of
 from nextword.experiments.comparison.comparison_settings import configured, read, stage_settings, task_config
 from nextword.results.records import Results
 
-BLEU = Column("BLEU", "bleu", ".1f", "beam 4", 100)
+BLEU = Column(title="BLEU", measure="bleu", form=".1f", decoding="beam 4", factor=100)
 OF = Comparison("Tables", "logicnlg-pretrained", "logicnlg", {}, [PERPLEXITY, BLEU], "softmax")
 
 
@@ -72,4 +72,4 @@ def test_every_comparison_is_a_recipe_that_measures_what_is_shown(name: str) -> 
     for column in shown:
         assert column.decoding is not None
         assert column.decoding.partition(", with prompt")[0] in decodings
-        assert metric_of(column.measure) in measured
+        assert metric_of(str(column.measure)) in measured

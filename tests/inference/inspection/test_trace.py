@@ -31,6 +31,8 @@ def test_a_limited_trace_is_the_beginning_of_the_whole() -> None:
     assert part.tokens.log_prob == pytest.approx(whole.tokens.log_prob[:20], abs=1e-4)
     assert shares
     assert shares[-1] == 1
+    with pytest.raises(ValueError, match="limit: must be at least 1"):
+        nw.trace(opened, text=TEXT, limit=0)
 
 
 def test_json_is_read_again(trace: nw.Trace, tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def trace(  # noqa: PLR0913  (its options)
 
     Raises:
         ValueError: If the text is empty or is too long for an encoder-decoder model, the tokenizer gives no character
-            offsets, an input of the model is missing, or ``candidates`` or ``positions`` is negative.
+            offsets, an input of the model is missing, ``candidates`` or ``positions`` is negative, or ``limit`` is
+            below 1.
 
     Examples:
         >>> import nextword as nw
@@ -116,12 +117,16 @@ def trace(  # noqa: PLR0913  (its options)
                     "text out to let the model write it"
                 )
             if limit is not None:
+                if limit < 1:
+                    raise ValueError(f"limit: must be at least 1 ({limit} given)")
                 ((example, *_), _) = limited(opened, [example], limit)
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        asked = {"candidates": candidates, "positions": positions}
-        return traced(opened, encoded, pieces, inputs, **asked, drafts=drafts, progress=progress)
+        return traced(
+            opened, encoded, pieces, inputs, candidates=candidates, positions=positions, drafts=drafts,
+            progress=progress,
+        )  # fmt: skip
 
 
 def traced(
